@@ -16,7 +16,7 @@ from dpgm.images.model import ImageArchitecture, ImageGenerator
 from dpgm.privacy.ledger import Ledger
 from dpgm.synthesis.conditioning import parse_where
 from dpgm.synthesis.strategies import rebuild
-from dpgm.synthesis.tensors import write_tensors
+from release_data import some_release
 
 
 def refused(capsys, arguments, *words):
@@ -232,7 +232,7 @@ def test_a_full_disk_is_reported(tmp_path):
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
     try:
         with pytest.raises(DiskError):
-            write_tensors(tmp_path / "x.safetensors", {"value": torch.zeros(1000)})
+            some_release().save(tmp_path / "release")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, handler)

@@ -16,7 +16,7 @@ import dpgm
 from dpgm.data.domain import Domain, ItemSet
 from dpgm.data.domain_file import save_domain
 from dpgm.data.records import Records
-from dpgm.synthesis.tensors import read_tensors
+from dpgm.synthesis.tensors import tensors_of_bytes
 
 ITEMS, ROWS = 30, 4000
 DOMAIN = Domain((ItemSet("items", tuple(range(ITEMS))),))
@@ -65,9 +65,9 @@ def test_one_two_and_three_processes_make_the_same_release(folder, tmp_path, mod
         printed = run(processes, *fit_arguments(folder, tmp_path / str(processes), "--model", model, "--seed", 1))
         assert f"fitting {ROWS:,} records" in printed
         assert printed.count("release written") == 1
-    expected = read_tensors(tmp_path / "1" / "model.safetensors")
+    expected = tensors_of_bytes((tmp_path / "1" / "model.safetensors").read_bytes())
     for processes in ("2", "3"):
-        other = read_tensors(tmp_path / processes / "model.safetensors")
+        other = tensors_of_bytes((tmp_path / processes / "model.safetensors").read_bytes())
         assert all(torch.equal(other[name], tensor) for name, tensor in expected.items())
 
 
@@ -77,10 +77,10 @@ def test_one_two_and_three_processes_discover_the_same_items(folder, tmp_path):
         run(processes, "fit", folder / "data", *more, "--out", tmp_path / str(processes))
     releases = [dpgm.load(tmp_path / str(processes), unverified=True) for processes in (1, 2, 3)]
     assert 15 < releases[0].domain.width <= ITEMS
-    expected = read_tensors(tmp_path / "1" / "model.safetensors")
+    expected = tensors_of_bytes((tmp_path / "1" / "model.safetensors").read_bytes())
     for processes, release in zip((2, 3), releases[1:], strict=True):
         assert release.domain == releases[0].domain
-        other = read_tensors(tmp_path / str(processes) / "model.safetensors")
+        other = tensors_of_bytes((tmp_path / str(processes) / "model.safetensors").read_bytes())
         assert all(torch.equal(other[name], tensor) for name, tensor in expected.items())
 
 

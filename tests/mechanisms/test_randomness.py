@@ -12,6 +12,8 @@ from scipy import stats
 from dpgm.errors import DpgmError, UsageError
 from dpgm.mechanisms import randomness
 from dpgm.mechanisms.randomness import AesWords, Randomness, SeededRandomness, SystemRandomness
+from dpgm.mechanisms.rounded_gaussian import few_rounded_gaussians
+from dpgm.mechanisms.sampling import Coins
 
 
 @pytest.fixture
@@ -163,6 +165,39 @@ def test_a_forked_child_draws_other_noise_and_coins(source):
     assert np.intersect1d(ours, theirs).size == (0 if source.private else 8)
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_with_the_number_of_its_parent_repeats_nothing(monkeypatch):
+    """As in a process namespace of its own: neither words, nor coins and noise that the parent drew ahead."""
+    source = SystemRandomness()
+    coins = Coins(10_000, source)
+
+    def drawn(step):
+        sample, noise = coins.sample(step, 0.01), few_rounded_gaussians(24, 2.0**40, source)
+        return [
+            source.words(8).tobytes(),
+            source.stream(1, 9, 9).words(8).tobytes(),
+            sample.tobytes(),
+            noise.tobytes(),
+        ]
+
+    drawn(0), few_rounded_gaussians(24, 2.0**40, source)
+    number = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: number)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:  # pragma: no cover - runs in the child
+        os.write(writing, pickle.dumps(drawn(1)))
+        os._exit(0)
+    os.waitpid(child, 0)
+    theirs, ours = pickle.loads(os.read(reading, 1 << 16)), drawn(1)
+    os.close(reading), os.close(writing)
+    assert [
+        name
+        for name, one, other in zip(["words", "stream", "coins", "noise"], ours, theirs, strict=True)
+        if one == other
+    ] == []
+
+
 def test_the_child_of_a_fork_is_noticed_by_its_process_number(monkeypatch):
     source = SystemRandomness()
     before = source.stream(1, 0, 0).words(4)
@@ -170,12 +205,13 @@ def test_the_child_of_a_fork_is_noticed_by_its_process_number(monkeypatch):
     assert not np.intersect1d(before, source.stream(1, 0, 0).words(4)).size
 
 
-def test_a_lock_held_at_the_fork_is_open_in_the_child():
+def test_a_lock_held_at_the_fork_is_open_in_the_child(monkeypatch):
     source = SystemRandomness()
     holder = threading.Thread(target=source._lock.acquire)
     holder.start()
     holder.join()
-    randomness._unlock_in_child()
+    monkeypatch.setattr(randomness, "_forks", randomness._forks)
+    randomness._begin_child()
     assert source._lock.acquire(blocking=False)
 
 

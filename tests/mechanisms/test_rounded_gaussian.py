@@ -173,6 +173,6 @@ def test_a_forked_child_does_not_repeat_values_drawn_ahead(monkeypatch):
     ahead = module._ahead[source]
     waiting = set(ahead.left[2.0**40].tolist())
     parent = os.getpid()
-    monkeypatch.setattr(module.os, "getpid", lambda: parent + 1)
+    monkeypatch.setattr(os, "getpid", lambda: parent + 1)
     assert waiting.isdisjoint(few_rounded_gaussians(24, 2.0**40, source).tolist())
     assert module._ahead[source] is not ahead

@@ -28,6 +28,7 @@ from dpgm.testing import (
 )
 from model_references import MIXED, SETS, random_records, vae_loss
 from toy_network import Logits
+from training_on_cuda import clipped_norms
 
 PLAIN = OptimizerSettings(learning_rate=0.01, schedule="constant", averaged_tail=0.0)
 
@@ -178,6 +179,14 @@ def test_a_record_that_is_not_finite_leaves_the_others_as_they_are(layout, clust
         assert int(histogram.sum()) == len(usable)
         assert torch.allclose(gradient_pass.clipped_sum(view, step, 1.0), total, atol=1e-6)
         assert float(total.abs().sum()) > 0
+
+
+@pytest.mark.parametrize("layout", [SegmentedPass, PaddedPass])
+def test_no_gradient_exceeds_its_bound_at_any_scale(layout):
+    """In float32 the square of 1e-22 has two digits and that of 1e25 is infinite: norms would be too small."""
+    found = list(clipped_norms(layout, "cpu"))
+    assert max(found) <= 1
+    assert sum(norm > 0.9999 for norm in found) > 100  # most are clipped
 
 
 # -- equal to plain training --------------------------------------------------------------------------------------

@@ -393,3 +393,11 @@ def test_branches_of_several_events_have_no_simple_worst():
 
 def test_the_smallest_delta_that_a_file_can_hold_has_an_epsilon():
     assert 38 < gaussian_epsilon(1.0, 1e-320) < 39
+
+
+@pytest.mark.parametrize("noise", [1e300, 1e160, 1e-160, 1e-300])
+def test_noise_whose_square_is_no_number_is_refused(noise):
+    plain, sampled = Mechanism("a", noise), Mechanism("a", noise, 100, 0.01, "step")
+    for events in ([plain], [sampled], [CountsAndSums(noise, 1.0)], [CountsAndSums(1.0, noise)]):
+        with pytest.raises(UsageError, match="noise` must be between"):
+            cost(events, 1e-6)

@@ -1,3 +1,4 @@
+import hashlib
 import json
 import os
 from dataclasses import replace
@@ -7,8 +8,9 @@ import pytest
 from dpgm.errors import ArtefactError
 from dpgm.privacy import certificate as certificates
 from dpgm.privacy.accountant import ACCOUNTANT, cost
-from dpgm.privacy.certificate import Certificate, LedgerMark, read_certificate, sha256_of
+from dpgm.privacy.certificate import Certificate, LedgerMark, read_certificate
 from dpgm.privacy.events import Adjacency, Mechanism
+from dpgm.privacy.untrusted_files import ReleaseFolder
 from dpgm.synthesis.verification import Verification, accounting_checks, file_checks, promise_checks
 
 MECHANISMS = (
@@ -46,7 +48,7 @@ def certificate(epsilon, replaced):
         warnings=("a warning",),
         statements=("the items are public knowledge",),
         epsilon_replace_one=replaced,
-        ledger=LedgerMark("abc", 3, "def"),
+        ledger=LedgerMark("0123456789abcdef" * 2, 3, "fedcba98" * 8),
     )
 
 
@@ -62,7 +64,8 @@ def release(tmp_path, certificate):
 
 
 def write(folder, certificate):
-    files = {entry.name: sha256_of(entry) for entry in folder.iterdir() if entry.name != "certificate.json"}
+    contents = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "certificate.json"}
+    files = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
     (folder / "certificate.json").write_text(replace(certificate, files=files).to_json())
 
 
@@ -78,7 +81,7 @@ def verify_release(folder):
     certificate = read_certificate(folder)
     promises, weak = promise_checks(certificate)
     epsilon, accounting = accounting_checks(certificate)
-    checks = (*accounting, *promises, *file_checks(folder, certificate))
+    checks = (*accounting, *promises, *file_checks(ReleaseFolder(folder), certificate))
     return Verification(certificate, checks, epsilon, weak)
 
 
@@ -208,7 +211,7 @@ def test_a_pickle_named_in_the_certificate_is_refused(release, certificate):
 
 
 def test_a_signature_may_lie_beside_the_certificate(release):
-    (release / "certificate.sig").write_bytes(b"")
+    (release / "certificate.sig").write_bytes(bytes(64))
     assert failed(release) == []
 
 
@@ -244,9 +247,21 @@ def test_a_signature_may_lie_beside_the_certificate(release):
         (lambda d: d.update(mechanisms=[1]), "mechanisms"),
         (lambda d: d.update(ledger=[]), "ledger"),
         (lambda d: d.update(ledger={"population": "a"}), "lacks"),
+        (lambda d: d["ledger"].update(population="ann, 34"), "32 hexadecimal"),
+        (lambda d: d["ledger"].update(population="A" * 32), "32 hexadecimal"),
+        (lambda d: d["ledger"].update(population="0" * 31 + "\n"), "one line"),
+        (lambda d: d["ledger"].update(head=""), "64 hexadecimal"),
+        (lambda d: d["ledger"].update(head="0" * 65), "64 hexadecimal"),
+        (lambda d: d["ledger"].update(head="\uff10" * 64), "64 hexadecimal"),
+        (lambda d: d["ledger"].update(sequence=0), "at least 1"),
+        (lambda d: d["ledger"].update(sequence=10**30), "too large"),
+        (lambda d: d["ledger"].update(sequence=True), "sequence"),
+        (lambda d: d.update(records=10**400), "too large"),
+        (lambda d: d["mechanisms"][0].update(count=10**400), "too large"),
         (lambda d: d["mechanisms"][0].pop("noise"), "lacks 'noise'"),
         (lambda d: d["mechanisms"][0].update(kind="laplace"), "unknown key"),
         (lambda d: d["mechanisms"][0].update(noise=0), "out of range"),
+        (lambda d: d["mechanisms"][0].update(noise=1e300), "out of range"),
         (lambda d: d["mechanisms"][0].update(count=0), "out of range"),
         (lambda d: d["mechanisms"][0].update(sampling_rate=2), "out of range"),
         (lambda d: d["mechanisms"][0].update(sample=1), "sample"),
@@ -268,6 +283,8 @@ def test_a_certificate_that_is_not_exactly_one_is_refused(release, change, words
         ('{"a": ' * 100_000, "not valid JSON"),
         ('{"format": ' + "9" * 5000 + "}", "not valid JSON"),
         ('{"format": 1e999}', "too large"),
+        ('{"format": "\\ud800"}', "not valid JSON"),
+        ('{"\\uDFFF": 2}', "not valid JSON"),
         ('{"format": ' + "[" * 300 + "]" * 300 + "}", "nested"),
     ],
 )
@@ -298,6 +315,8 @@ def test_a_certificate_that_is_a_link_is_refused(release, tmp_path):
 def test_a_folder_that_is_none_is_refused(tmp_path):
     with pytest.raises(ArtefactError, match="not a release folder"):
         verify_release(tmp_path / "nothing")
+    with pytest.raises(ArtefactError, match="not a release folder"):
+        verify_release(tmp_path / ("x" * 5000))
     with pytest.raises(ArtefactError, match="cannot be read"):
         verify_release(tmp_path)
 

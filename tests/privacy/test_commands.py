@@ -126,7 +126,7 @@ def test_verify_passes_a_good_release(dpgm, release):
     assert all(words in out for words in ("ok    epsilon", "certified: ", "per row", "not signed"))
     code, out, _ = dpgm("verify", release, "--json")
     assert (code, json.loads(out)["ok"]) == (0, True)
-    assert json.loads(out)["signed"] is False
+    assert json.loads(out)["signature"] == "none"
 
 
 def test_verify_names_the_check_that_failed(dpgm, release):
@@ -186,7 +186,7 @@ def test_a_ledger_is_made_shown_checked_and_voided(dpgm, tmp_path):
 
 def test_ledger_check_compares_releases(dpgm, release, tmp_path):
     assert dpgm("ledger", "check", tmp_path / "ledger", release)[0] == 0
-    edit(release, ledger={"population": "other", "sequence": 1, "head": "x"})
+    edit(release, ledger={"population": "0" * 32, "sequence": 1, "head": "0" * 64})
     code, _, err = dpgm("ledger", "check", tmp_path / "ledger", release)
     assert code == 1
     assert "another population" in err

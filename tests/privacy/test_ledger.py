@@ -1,7 +1,10 @@
+import json
+import math
 import multiprocessing
 import re
 import sqlite3
 import threading
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -263,6 +266,53 @@ def test_a_ledger_that_was_rolled_back_shows_against_a_release(ledger):
     assert ledger.check() == ()  # the chain alone cannot tell
     assert "gone or differs" in ledger.check([mark])[0]
     assert "another population" in ledger.check([LedgerMark("other", 1, "x")])[0]
+
+
+HUGE = 10**400
+OF_A_MECHANISM = {
+    "count": [math.inf, math.nan, -1, 0, "x", None, [], 1e300, HUGE],
+    "noise": [math.inf, math.nan, -1, 0, "x", None, {}, 1e300, 1e-300, HUGE],
+    "name": [None, [], 5],
+    "sample": [[], 5],
+    "sampling_rate": [math.nan, -1, 0, 1.5, "x", None],
+    "delta": [math.inf, math.nan, -1, 1, "x", HUGE],
+}
+OF_A_DOCUMENT = {
+    1: {"order": [math.inf, math.nan, -1, "x", None, HUGE], "set_aside": [math.nan, -1, 1.0, "x", None, HUGE],
+        "delta": [math.nan, -1, "x", None], "entry": [None, []], "time": [5], "kind": ["x", None, []]},
+    2: {"owner": [5, None], "entry": [None, [], "another"], "kind": ["x"]},
+    3: {"charged": [None, [], {"counts": math.inf}, {"counts": -5}, {"counts": 1.5}, {"counts": HUGE}]},
+}  # fmt: skip
+
+
+def test_a_forged_ledger_is_refused_in_one_sentence_whatever_it_holds(ledger):
+    """All hashes are correct: these ended in a traceback, and some of them, not being numbers, let every plan in."""
+    entry = ledger.start(ledger.reserve(PLAN, 1e-6, name="x"))
+    ledger.record_progress(entry, {"counts": 1})
+    path, honest = ledger._chain.path, ledger._chain.documents()
+    forgeries = []
+    for place, changes in OF_A_DOCUMENT.items():
+        forgeries += [(place, {key: value}) for key, values in changes.items() for value in values]
+    for key, values in OF_A_MECHANISM.items():
+        forgeries += [(1, {"mechanisms": [PLAN[0].to_json() | {key: value}]}) for value in values]
+    believed = []
+    for place, change in forgeries:
+        previous = ""
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("DELETE FROM ledger")
+            for number, document in enumerate(honest):
+                text = json.dumps(document | change if number == place else document)
+                digest = ledger_chain._hash(previous, text)
+                connection.execute("INSERT INTO ledger VALUES (?, ?, ?, ?)", (number + 1, previous, text, digest))
+                previous = digest
+        for use in (Ledger.entries, Ledger.totals, lambda one: one.reserve(PLAN, 1e-6)):
+            try:
+                use(Ledger.open(path))
+            except ArtefactError:
+                continue
+            believed.append((place, change))
+    assert believed == []
+    assert len(forgeries) > 60
 
 
 def test_a_file_that_is_no_ledger_is_refused(tmp_path):

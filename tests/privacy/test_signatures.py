@@ -10,6 +10,7 @@ from dpgm.cli.app import load_commands, run
 from dpgm.errors import DiskError, UsageError
 from dpgm.privacy import signatures
 from dpgm.privacy.signatures import create_keys, fingerprint, read_private_key, read_public_key, why_not_signed
+from dpgm.privacy.untrusted_files import ReleaseFolder
 
 load_commands()
 
@@ -98,21 +99,21 @@ def test_files_that_are_no_keys_are_refused(tmp_path, keys):
 
 def test_a_signature_is_of_one_key_and_one_text(tmp_path, keys, signed):
     key = read_public_key(keys[1])
-    assert why_not_signed(signed, key) is None
-    assert why_not_signed(signed, read_public_key(create_keys(tmp_path / "b")[1]))
+    assert why_not_signed(ReleaseFolder(signed), key) is None
+    assert why_not_signed(ReleaseFolder(signed), read_public_key(create_keys(tmp_path / "b")[1]))
     (signed / "certificate.json").write_bytes(b"{ }")
-    assert "not one of this key" in why_not_signed(signed, key)
+    assert "not one of this key" in why_not_signed(ReleaseFolder(signed), key)
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 63, b"\0" * 64, b"\0" * 65, b"\0" * 10_000])
 def test_other_bytes_are_no_signature(signed, keys, content):
     (signed / "certificate.sig").write_bytes(content)
-    assert why_not_signed(signed, read_public_key(keys[1]))
+    assert why_not_signed(ReleaseFolder(signed), read_public_key(keys[1]))
 
 
 def test_no_signature_and_a_link_are_told_apart(signed, keys, tmp_path):
     key = read_public_key(keys[1])
     (signed / "certificate.sig").rename(tmp_path / "sig")
-    assert "is not signed" in why_not_signed(signed, key)
+    assert "is not signed" in why_not_signed(ReleaseFolder(signed), key)
     (signed / "certificate.sig").symlink_to(tmp_path / "sig")
-    assert "cannot be read" in why_not_signed(signed, key)
+    assert "cannot be read" in why_not_signed(ReleaseFolder(signed), key)

@@ -74,7 +74,7 @@ def test_a_ledger_keeps_room_for_thresholds_only_if_it_began_with_one(tmp_path):
     ledger = Ledger.create(tmp_path / "a.ledger", 5.0, 1e-6)
     for _ in range(4):
         ledger.commit(ledger.start(ledger.reserve([LISTED, COUNTS], 1e-6)))
-    with pytest.raises(BudgetError, match="no room"):
+    with pytest.raises(BudgetError, match=r"takes 1e-07 of .* of the 5e-07 kept for that 1e-07 is left"):
         ledger.reserve([LISTED, COUNTS], 1e-6)
     ledger.reserve([COUNTS], 1e-6)
     totals = ledger.totals()
@@ -83,6 +83,16 @@ def test_a_ledger_keeps_room_for_thresholds_only_if_it_began_with_one(tmp_path):
     )
     plain = Ledger.create(tmp_path / "b.ledger", 5.0, 1e-6)
     plain.reserve([COUNTS], 1e-6)
-    with pytest.raises(BudgetError, match="no room"):
+    with pytest.raises(BudgetError, match="first plan of this ledger kept none"):
         plain.reserve([LISTED], 1e-6)
     assert plain.totals().order is not None
+
+
+def test_a_first_plan_is_told_what_it_lacks_itself(tmp_path):
+    """Not that "the first plan" kept no room: it is the first."""
+    ledger = Ledger.create(tmp_path / "a.ledger", 1.0, 1e-6)
+    with pytest.raises(BudgetError, match="of the ledger's epsilon"):
+        ledger.reserve([Mechanism("discovered values", 1.0, delta=9.9999e-7)], 1e-6)
+    with pytest.raises(BudgetError, match=r"takes 1e-06 .* 5e-07 is left: lower the plan's delta"):
+        ledger.reserve([Mechanism("discovered values", 5.0, delta=9.9999e-7)], 1e-6)
+    ledger.reserve([Mechanism("discovered values", 5.0, delta=1e-7)], 1e-6)

@@ -117,9 +117,20 @@ def test_a_damaged_checkpoint_is_refused_in_one_sentence(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    "entry", [{"charge": "item counts", "runs": 1e400}, {"steps": 1e400, "file": "x", "sha256": ""}]
+    "entry",
+    [
+        *(
+            {"charge": "item counts", "runs": runs}
+            for runs in (1e400, 1e300, 10**30, 1.5, "5", True, 0, -1, None, [])
+        ),
+        *({"steps": steps, "file": "x.safetensors", "sha256": ""} for steps in (1e400, 2.0, -1, "3")),
+        *(
+            {"answer": "item counts", "file": file, "sha256": ""}
+            for file in ("..", "a/b", "x\0.safetensors", "x.pt")
+        ),
+    ],
 )
-def test_a_forged_entry_with_an_infinite_number_is_refused_in_one_sentence(tmp_path, entry):
+def test_a_forged_entry_that_makes_no_sense_is_refused_in_one_sentence(tmp_path, entry):
     saved = Checkpoint.start(tmp_path / "a", PRODUCTS, RECORDS)
     saved._journal.append(entry)
     saved.close()
@@ -149,7 +160,7 @@ def test_a_journal_of_a_trillion_runs_and_a_model_in_no_file_are_refused_at_once
     """The names of all answers that so many runs may have were listed first."""
     saved = Checkpoint.start(tmp_path / "a", PRODUCTS, RECORDS)
     saved.charge("record lengths", 10**12)
-    saved._record({"model": "products", "architecture": {}, "file": "elsewhere", "sha256": ""})
+    saved._record({"model": "products", "architecture": {}, "file": "elsewhere.safetensors", "sha256": ""})
     saved.save_steps(0, {"value": torch.ones(1)})
     (tmp_path / "a" / "trainer-0.safetensors").rename(tmp_path / "a" / "model.safetensors")
     saved.close()

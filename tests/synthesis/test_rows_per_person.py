@@ -2,9 +2,12 @@
 
 import json
 import math
+import unicodedata
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -18,6 +21,7 @@ from dpgm.data.domain import Categorical, Domain, ItemSet, Numeric
 from dpgm.data.formats import Source
 from dpgm.data.read.frames import as_records, read_frame
 from dpgm.data.read.options import ReadOptions
+from dpgm.data.read.person_ids import person_id, person_ids
 from dpgm.data.read.readers import read_share, read_source
 from dpgm.data.records import Records, concatenate
 from dpgm.errors import BudgetError, DpgmError, InputError, UsageError
@@ -110,6 +114,64 @@ def test_one_person_written_in_several_ways_is_one_person(tmp_path):
         people = pa.array([1, 2, 2]).cast(kind)
         pq.write_table(pa.table({"who": people, "sex": ["f", "m", "m"]}), tmp_path / f"{number}.parquet")
     assert len(read_source(tmp_path, domain=sexes, person="who", rows_per_person=2, shape="wide")[0]) == 4
+
+
+# "Zoë B" as programs write it: decomposed, with a byte order mark, no-break and other spaces, zero-width marks, a soft
+# hyphen, a variation selector, a control character, a direction mark, a tag and a Hangul filler.
+ONE_PERSON = [
+    "Zoë B", "Zoe\u0308 B", "\ufeffZoë B", "Zoë\u00a0B", "Zoë\u2003B", "Zoë  B\u3000", "Zo\u200bë B", "Zoë B\u200d",
+    "Zo\u00adë B", "Zoë B\ufe0f", "Zoë\x7f B", "\u202aZoë B\u202c", "Zoë B\U000e0042", "Zoë B\u3164", "Zoe\u200b\u0308 B",
+]  # fmt: skip
+OTHERS = [
+    "Zoe B",
+    "ZoëB",
+    "zoë B",
+    "Zoë Β",
+]  # without the dots, without the space, in lower case, with a Greek letter
+
+
+def _as(kind, who, tmp_path):
+    """Visits of these people as a frame or a file of some kind, with one sex each."""
+    table = pa.table({"who": pa.array(who, pa.string()), "sex": ["f"] * len(who)})
+    file = tmp_path / f"visits.{kind}"
+    if kind == "csv":
+        file.write_text("who,sex\n" + "".join(f'"{name}",f\n' for name in who), "utf-8")
+    elif kind == "jsonl":
+        file.write_text("".join(json.dumps({"who": name, "sex": "f"}) + "\n" for name in who), "utf-8")
+    elif kind == "parquet":
+        pq.write_table(table, file)
+    frames = {"pandas": lambda: table.to_pandas(), "arrow": lambda: table, "polars": lambda: pl.from_arrow(table)}
+    frames["category"] = lambda: table.to_pandas().astype({"who": "category"})
+    return frames[kind]() if kind in frames else file
+
+
+def _count(data, **options):
+    read = read_source(data, **options)[0] if isinstance(data, Path) else read_frame(data, **options).records
+    return len(read)
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "pandas", "category", "arrow", "polars"])
+def test_ids_that_differ_in_what_nobody_sees_are_one_person(tmp_path, kind):
+    limited = {"person": "who", "rows_per_person": 1, "domain": Domain(VISITS.fields[1:])}
+    grouped = {"person": "who", "item": "sex", "domain": ITEMS_OF_SEX}
+    for options in (limited, grouped):
+        several = [name for name in ONE_PERSON if _count(_as(kind, [name, "Zoë B"], tmp_path), **options) != 1]
+        assert several == []
+        assert _count(_as(kind, [*ONE_PERSON, *OTHERS], tmp_path), **options) == 1 + len(OTHERS)
+        with pytest.raises(InputError, match="the person is missing"):
+            _count(_as(kind, ["Zoë B", "\u200b\u00a0\ufeff"], tmp_path), **options)
+
+
+def test_an_id_is_trimmed_by_unicode_category():
+    for code in (*range(0xD800), *range(0xE000, 0x110000)):
+        one, kind = chr(code), unicodedata.category(chr(code))
+        if kind in ("Cc", "Cf", "Zs", "Zl", "Zp") or unicodedata.name(one, "").startswith("VARIATION SELECTOR"):
+            assert person_id(f"a{one}") == person_id(f"{one}a") == "a", hex(code)
+            assert person_id(f"a{one}b") == ("a b" if one.isspace() else "ab"), hex(code)
+        elif kind[0] in "LNPS" and one not in "\u115f\u1160\u3164\uffa0":
+            assert person_id(f"|{one}") != "|", hex(code)
+        assert person_id(person_id(one)) == person_id(one), hex(code)
+    assert person_ids(pa.array(["x", None, "é\u200b", "x"]).slice(1)).to_pylist() == [None, "é", "x"]
 
 
 def test_a_frame_says_itself_how_many_rows_a_person_has():

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+import torch
 
 import dpgm
 from dpgm.data.domain import Domain
@@ -11,7 +12,7 @@ from dpgm.data.records import Records
 from dpgm.errors import NotFittedError, PrivacyWarning, UsageError
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.networks import kernel_kmeans
-from synthesis_data import SETS, TABLE, some_records, tiny_plan
+from synthesis_data import SETS, TABLE, small_plan, some_records, tiny_plan
 
 pytestmark = pytest.mark.usefixtures("short_fits")
 
@@ -142,3 +143,57 @@ def test_a_memory_limit_sizes_the_cache_of_features_and_a_bad_one_is_refused_at_
     assert limits == [kernel_kmeans.MEMORY_LIMIT, 2_000_000]
     with pytest.raises(UsageError, match="memory"):
         dpgm.Synthesizer(1.0, memory="plenty")
+
+
+# -- how torch multiplies matrices ------------------------------------------------------------------------------------
+
+
+def _precision():
+    products = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul
+    return [product.fp32_precision for product in products]
+
+
+@pytest.fixture
+def torchs_own_precision():
+    yield
+    torch.set_float32_matmul_precision("highest")
+    for place in (torch.backends, torch.backends.cuda.matmul, torch.backends.mkldnn.matmul):
+        place.fp32_precision = "none"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda: torch.set_float32_matmul_precision("medium"),
+        lambda: setattr(torch.backends.cuda.matmul, "allow_tf32", True),
+        lambda: setattr(torch.backends, "fp32_precision", "tf32"),
+        lambda: setattr(torch.backends.cuda.matmul, "fp32_precision", "tf32"),
+        lambda: setattr(torch.backends.mkldnn.matmul, "fp32_precision", "bf16"),
+    ],
+    ids=["one name", "allow_tf32", "everywhere", "cuda", "cpu"],
+)
+def test_a_callers_coarse_products_are_not_used_and_come_back(change, torchs_own_precision):
+    """A mixture of torch's older and newer settings made a fit fail after it had charged its budget."""
+    change()
+    before, seen = _precision(), []
+    fit = dpgm.Synthesizer(1.0, 1e-4, clusters=1, model="rbm")
+    plan = small_plan(fit._config(), RECORDS, steps=2, cluster_steps=1, hidden=(5,), latent=2, features=8)
+    fit.fit(RECORDS, plan=plan, progress=lambda *_: seen.append(_precision()))
+    assert seen
+    assert all(precision == ["ieee", "ieee"] for precision in seen)
+    assert _precision() == before
+
+
+def test_a_fit_whose_products_are_coarse_all_the_same_is_refused_before_it_charges(tmp_path, monkeypatch):
+    """As with the variable NVIDIA_TF32_OVERRIDE, which torch cannot undo: TF32 keeps 10 bits."""
+    real = torch.mm
+
+    def coarse(left, right, **more):
+        return real(*((matrix * 2**13).round() / 2**13 for matrix in (left, right)), **more)
+
+    monkeypatch.setattr(torch, "mm", coarse)
+    ledger = dpgm.Ledger.create(tmp_path / "ledger", 3.0, 1e-4)
+    with pytest.raises(UsageError, match="more coarsely than float32"):
+        dpgm.Synthesizer(1.0, 1e-4).fit(RECORDS, ledger=ledger, checkpoint=tmp_path / "saved")
+    assert ledger.entries() == ()
+    assert not (tmp_path / "saved").exists()

@@ -1,7 +1,9 @@
 """Forged releases that `verify` refuses, and that `load` and `sample` refuse as well."""
 
 import json
+import os
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -10,8 +12,8 @@ from dpgm.cli.app import load_commands
 from dpgm.cli.app import run as run_command
 from dpgm.data.domain import Domain
 from dpgm.errors import ArtefactError, PrivacyWarning, UsageError
-from dpgm.mechanisms.randomness import SeededRandomness
-from dpgm.privacy.signatures import create_keys, read_private_key
+from dpgm.mechanisms.randomness import PRIVATE_NAMES, SeededRandomness
+from dpgm.privacy.signatures import create_keys, read_private_key, read_public_key
 from dpgm.strategy.settings import Config
 from dpgm.synthesis import verification
 from dpgm.synthesis.plan import make_plan
@@ -294,7 +296,7 @@ def test_a_huge_file_is_refused_without_being_read(folder, name, monkeypatch):
     """A terabyte that takes no room on the disk: hashing it would take hours."""
     with (folder / name).open("r+b") as file:
         file.truncate(2**40)
-    monkeypatch.setattr("dpgm.synthesis.verification.MAX_DOMAIN_BYTES", 10**6)  # 200 MB of zeros are slow to read
+    monkeypatch.setitem(verification.LARGEST, "domain.json", 10**6)  # 200 MB of zeros are slow to read
     try:
         assert not dpgm.verify(folder).ok
     except ArtefactError:
@@ -360,18 +362,141 @@ def test_a_signed_release_verifies_with_its_key_alone(folder, keys, tmp_path, ca
     assert run_command(["sign", str(folder), "--key", str(private)]) == 0
     assert run_command(["verify", str(folder), "--signed-by", str(public)]) == 0
     assert "ok    signed by" in capsys.readouterr().out
+    assert dpgm.verify(folder, signed_by=public).signature == "valid"
     assert run_command(["verify", str(folder)]) == 0
-    assert "--signed-by KEY.pub checks by whom" in capsys.readouterr().out
+    assert "signature not checked" in capsys.readouterr().out
     assert load(folder).domain == SETS
     other = create_keys(tmp_path / "other")[1]
     assert run_command(["verify", str(folder), "--signed-by", str(other)]) == 1
     assert "certified" not in capsys.readouterr().out
+    assert dpgm.verify(folder, signed_by=other).signature == "not valid"
 
 
-def test_a_forgery_that_is_consistent_fails_the_signature(folder, keys):
-    """Half the epsilon with double the noise: every other check holds, which is why releases are signed."""
+def _a_folder(path):
+    path.mkdir()
+    (path / "rows.csv").write_text("ann,34\n")
+
+
+def _a_link(path):
+    rows = path.parent.parent / "rows.csv"
+    rows.write_bytes(bytes(64))
+    path.symlink_to(rows)
+
+
+def _a_second_name(path):
+    path.write_bytes(bytes(64))
+    os.link(path, path.parent / "rows.csv")
+
+
+@pytest.mark.parametrize(
+    "put",
+    [
+        lambda path: path.write_bytes(b"ann,34\n" * 800_000),
+        lambda path: path.write_bytes(bytes(63)),
+        lambda path: path.write_bytes(bytes(65)),
+        lambda path: path.write_bytes(b""),
+        _a_folder,
+        _a_link,
+        _a_second_name,
+        lambda path: path.symlink_to(path.parent / "nowhere"),
+        os.mkfifo,
+    ],
+    ids=["rows", "63 bytes", "65 bytes", "empty", "folder", "link", "hard link", "dangling link", "pipe"],
+)
+def test_what_lies_in_the_place_of_a_signature_must_be_one(folder, keys, capsys, put):
+    put(folder / "certificate.sig")
+    assert failed(folder)
+    assert run_command(["verify", str(folder)]) == 1
+    printed = capsys.readouterr()
+    assert "certified" not in printed.out
+    assert printed.err.count("\n") == 1
+    with pytest.raises(ArtefactError, match="does not verify"):
+        load(folder)
+    with pytest.raises(ArtefactError, match="was not signed"):
+        sign(folder, read_private_key(keys[0]))
+
+
+def test_a_signature_that_nobody_checked_is_called_not_checked(folder, capsys):
+    """Of any key or of none: 64 bytes prove nothing until a key is named."""
+    (folder / "certificate.sig").write_bytes(bytes(range(64)))
+    assert dpgm.verify(folder).signature == "not checked"
+    assert run_command(["verify", str(folder)]) == 0
+    printed = capsys.readouterr().out
+    assert "signature not checked" in printed
+    assert "is signed" not in printed
+    assert run_command(["verify", str(folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["signature"] == "not checked"
+    assert "is not checked" in (folder / "README.md").read_text()
+    (folder / "certificate.sig").unlink()
+    assert dpgm.verify(folder).signature == "none"
+
+
+# -- who writes into the folder while it is checked ---------------------------------------------------------------
+
+
+@pytest.fixture
+def switched(folder, tmp_path, monkeypatch):
+    """Every file of the release is replaced by that of another, well-formed one as soon as it was opened once."""
+    other = tmp_path / "other"
+    some_release(TABLE).save(other)
+    opened, real = [], os.open
+
+    def switch(path, *rest, **more):
+        handle = real(path, *rest, **more)
+        place = Path(os.fsdecode(path)) if isinstance(path, str | bytes | os.PathLike) else Path()
+        if place.parent == folder and (other / place.name).is_file():
+            opened.append(place.name)
+            shutil.copy(other / place.name, tmp_path / "copy")
+            (tmp_path / "copy").replace(place)
+        return handle
+
+    monkeypatch.setattr(os, "open", switch)
+    return opened
+
+
+@pytest.mark.parametrize("unverified", [False, True])
+def test_what_was_checked_is_what_is_opened(folder, original, switched, unverified):
+    release = load(folder, unverified=unverified)
+    assert release.domain == SETS
+    assert release.certificate == load(original).certificate
+    before, now = load(original).generator.state(), release.generator.state()
+    assert all(bool((before[name] == now[name]).all()) for name in before)
+    needed = {"certificate.json", "domain.json", "model.safetensors"} | ({"README.md"} if not unverified else set())
+    assert sorted(switched) == sorted(needed)  # each once
+
+
+def test_what_was_checked_is_what_is_signed(folder, original, keys, switched):
     sign(folder, read_private_key(keys[0]))
-    _with_mechanisms(folder, lambda listed: [{**entry, "noise": 2 * entry["noise"]} for entry in listed])
+    signature = (folder / "certificate.sig").read_bytes()
+    read_public_key(keys[1]).verify(signature, (original / "certificate.json").read_bytes())
+
+
+# -- other forgeries ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("change", ["{0}; {0}", "{0}; {1}", "{0};", "{0}; ", " {0}", ""])
+def test_sources_of_noise_are_listed_once_and_in_order(folder, capsys, change):
+    first, second = sorted(PRIVATE_NAMES, reverse=True)[:2]
+    edit(folder, lambda d: d.update(randomness=change.format(first, second)))
+    rewrite_readme(folder)
+    refused(folder, "private randomness", capsys)
+
+
+def _doubled(listed):
+    return [{**entry, "noise": 2 * entry["noise"]} for entry in listed]
+
+
+def _rotated(listed):
+    return [
+        {**entry, "noise": other["noise"]} for entry, other in zip(listed, listed[1:] + listed[:1], strict=True)
+    ]
+
+
+@pytest.mark.parametrize("change", [_doubled, _rotated])
+def test_a_forgery_that_is_consistent_fails_the_signature(folder, keys, change):
+    """Half the epsilon with double the noise, or noises in another order: every other check holds."""
+    sign(folder, read_private_key(keys[0]))
+    _with_mechanisms(folder, change)
     assert failed(folder) == []
     verification = dpgm.verify(folder, signed_by=keys[1])
     assert [check.name.split()[0] for check in verification.failed if "not tried" not in check.why] == ["signed"]

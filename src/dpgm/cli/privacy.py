@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,9 +102,9 @@ def verify(
 
     Example: dpgm verify release --signed-by office.pub
     """
-    from dpgm.synthesis.verification import Check, is_signed
+    from dpgm.synthesis.verification import Check
 
-    if not release.is_dir():
+    if not os.path.isdir(release):
         raise UsageError(f"{release} is not a folder; name the folder of a release.")
     try:
         verification = dpgm.verify(release, signed_by=signed_by)
@@ -122,7 +123,7 @@ def verify(
             "adjacency": certificate.adjacency.value,
             "unit": certificate.unit,
             "records": certificate.records,
-            "signed": signed_by is not None and verification.ok,
+            "signature": verification.signature,
             "warnings": [*certificate.warnings, *verification.warnings],
             "checks": [asdict(check) for check in verification.checks],
         }
@@ -142,14 +143,16 @@ def verify(
             f"{certificate.adjacency.value} adjacency, {certificate.records} records (public)"
         )
         if signed_by is None:
-            typer.echo(_unsigned(is_signed(release)))
+            typer.echo(_NOTES[verification.signature])
 
 
-def _unsigned(signed: bool) -> str:
-    """The note on signatures if none was checked."""
-    if signed:
-        return "note: the release is signed; --signed-by KEY.pub checks by whom"
-    return "note: not signed: the folder is consistent, but anyone could have written it (docs/guarantee.md)"
+_NOTES = {
+    "none": "note: not signed: the folder is consistent, but anyone could have written it (docs/guarantee.md)",
+    "not checked": (
+        "note: signature not checked: the folder is consistent, but anyone could have written it; check it with"
+        " --signed-by KEY.pub"
+    ),
+}
 
 
 @app.command()

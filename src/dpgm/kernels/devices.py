@@ -8,6 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dpgm.errors import UsageError
+
 
 @contextmanager
 def matrix_precision(level: str) -> Iterator[None]:
@@ -15,12 +17,47 @@ def matrix_precision(level: str) -> Iterator[None]:
 
     It is a setting of the whole process, so the caller's value is restored afterwards.
     """
-    before = torch.get_float32_matmul_precision()
+    before, newer = _one_name(), [(product, product.fp32_precision) for product in _newer_settings()]
     torch.set_float32_matmul_precision(level)
     try:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+        for product, value in newer:
+            product.fp32_precision = value
+
+
+def _one_name() -> str:
+    """The caller's precision; where torch's newer settings leave no one name for it, the default."""
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:
+        return "highest"
+
+
+def _newer_settings() -> list[Any]:
+    """Where torch has a precision for each kind of processor; older versions have none."""
+    products = (getattr(backend, "matmul", None) for backend in (torch.backends.cuda, torch.backends.mkldnn))
+    return [product for product in products if hasattr(product, "fp32_precision")]
+
+
+@contextmanager
+def full_precision(device: torch.device | str) -> Iterator[None]:
+    """Within the block, products of matrices are computed in float32 throughout, whatever the caller has set.
+
+    A gradient that is computed more coarsely than its norm could exceed its bound.
+
+    Raises:
+        UsageError: they are not, by a setting that cannot be undone from here.
+    """
+    with matrix_precision("highest"):
+        almost_one = torch.full((64, 64), 1 + 2.0**-20, device=device)
+        if not torch.equal(torch.mm(almost_one, torch.eye(64, device=device)), almost_one):
+            raise UsageError(
+                f"this process multiplies matrices on {device} more coarsely than float32, so that a record could "
+                "exceed its bound; unset variables such as NVIDIA_TF32_OVERRIDE, or choose `device='cpu'`."
+            )
+        yield
 
 
 class Recorded:

@@ -1,9 +1,10 @@
 """Training on an accelerator by fused Triton kernels: one launch each instead of many.
 
 Matrices of records are (tiles, places, width), dense in the last axis; `squared` receives squared norms of rows,
-(tiles, places). Where the kernels cannot run (not on CUDA, without Triton, in another precision) plain tensor
-operations give the same up to rounding; functions that return a bool do nothing then and return False: the caller has
-the fallback.
+(tiles, places), in float64: in float32 squares overflow and vanish long before the numbers do, and a norm that is too
+small lets a record exceed its bound. Where the kernels cannot run (not on CUDA, without Triton, in another precision)
+plain tensor operations give the same up to rounding; functions that return a bool do nothing then and return False: the
+caller has the fallback.
 """
 
 import os
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+SMALLEST = 2.0**-126  # of float32 with all its digits
 LONGEST = 1024  # columns per iteration in kernels with one program per row
 STRETCH = 1024  # numbers per program in flat kernels
 UNCUT = 1 << 20  # column limit of kernels that take a row in one piece
@@ -48,7 +50,7 @@ def _by_rows(
     name: str, tensors: Sequence[Tensor], squared: Tensor, width: int, lines: Sequence[Tensor], most: int = LONGEST
 ) -> bool:
     """Launch a kernel with one program per row; `lines` are the tensors whose strides it needs."""
-    if not usable(*tensors, squared):
+    if not usable(*tensors):
         return False
     block, warps = _block(width, most)
     strides = [stride for tensor in lines for stride in tensor.stride()[:2]]
@@ -61,19 +63,19 @@ def gather_rows(source: Tensor, rows: Tensor, out: Tensor, squared: Tensor) -> N
     """out[t, i] = row rows[t, i] of a matrix of bytes; squared = 1 + its number of ones."""
     if not _by_rows("gather_rows", [source, rows, out], squared, out.shape[2], [out]):
         out.copy_(source.index_select(0, rows.reshape(-1)).view(out.shape))
-        torch.sum(out, -1, out=squared).add_(1)
+        squared.copy_(out.sum(-1)).add_(1)
 
 
 def rectify(values: Tensor, width: int, squared: Tensor) -> None:
     """ReLU in place; squared = 1 + squared norms."""
     if not _by_rows("rectify", [values], squared, width, [values]):
-        _square_rows(values.clamp_(min=0), squared).add_(1)
+        squared.copy_(row_squares(values.clamp_(min=0))).add_(1)
 
 
 def gate(slopes: Tensor, values: Tensor, width: int, squared: Tensor) -> None:
     """Zero the slopes in place where values are not above 0; squared = their squared norms."""
     if not _by_rows("gate", [slopes, values], squared, width, [slopes, values]):
-        _square_rows(slopes.mul_(values > 0), squared)
+        squared.copy_(row_squares(slopes.mul_(values > 0)))
 
 
 def sigmoid_residual(logits: Tensor, records: Tensor, squared: Tensor) -> bool:
@@ -89,7 +91,7 @@ def reparametrise(heads: Tensor, draws: Tensor, latent: int, out: Tensor, square
         return
     mean, log_variance = heads.chunk(2, dim=-1)
     torch.addcmul(mean, torch.exp(0.5 * log_variance), draws, out=out)
-    _square_rows(out, squared).add_(1)
+    squared.copy_(row_squares(out)).add_(1)
 
 
 def latent_delta(slopes: Tensor, heads: Tensor, draws: Tensor, latent: int, out: Tensor, squared: Tensor) -> None:
@@ -103,16 +105,17 @@ def latent_delta(slopes: Tensor, heads: Tensor, draws: Tensor, latent: int, out:
     spread = torch.exp(0.5 * log_variance)
     torch.add(slopes, mean, out=mean_part)
     variance_part.copy_((slopes * draws * spread + spread.square() - 1) * 0.5)
-    _square_rows(out, squared)
+    squared.copy_(row_squares(out))
 
 
-def _square_rows(values: Tensor, squared: Tensor) -> Tensor:
-    return torch.sum(values.square(), -1, out=squared)
+def row_squares(values: Tensor) -> Tensor:
+    """Squared norms of rows, in float64."""
+    return torch.linalg.vector_norm(values, dim=-1, dtype=torch.float64).square_()  # type: ignore[no-any-return]
 
 
 def bin_norms(squares: Tensor, rows: Tensor, padding: int, edges: Tensor, norms: Tensor, counts: Tensor) -> bool:
     """Norms, NaN at unused places; numbers of finite norms per bin are added to `counts`."""
-    if not usable(squares, rows, norms, counts) or not squares.is_contiguous():
+    if not usable(rows, counts) or not squares.is_contiguous():
         return False
     count, bins = squares.numel(), _block(len(edges) + 1, UNCUT)[0]
     _kernels().bin_norms[(-(-count // 128),)](
@@ -122,17 +125,23 @@ def bin_norms(squares: Tensor, rows: Tensor, padding: int, edges: Tensor, norms:
 
 
 def clip_weights(norms: Tensor, bound: Tensor, weights: Tensor, slack: float) -> None:
-    """Set weights = min(bound / slack / norm, 1), or 0 where a norm is not finite; `bound` is one float64 number."""
-    if usable(norms, weights) and norms.is_contiguous():
+    """Set weights = min(bound / slack / norm, 1), or 0 where a norm is not finite or too large for a weight in float32.
+
+    `bound` and the norms are in float64.
+    """
+    if usable(weights) and norms.is_contiguous():
         grid = (-(-norms.numel() // 256),)
         _kernels().clip_weights[grid](norms, bound, weights, norms.numel(), SLACK=slack, BLOCK=256, num_warps=4)
         return
-    torch.div(bound.to(norms.dtype), norms * slack, out=weights).clamp_(max=1.0)
-    weights.masked_fill_(~torch.isfinite(norms), 0.0)
+    torch.div(bound, norms * slack, out=weights).clamp_(max=1.0)
+    weights.masked_fill_(~(torch.isfinite(norms) & (weights >= SMALLEST)), 0.0)
 
 
 def weigh(narrow: Tensor, wide: Tensor, weights: Tensor, out: Tensor) -> None:
-    """Set out = narrow x weights by rows; rows of weight 0 become 0 in `out` and `wide`, also if not finite."""
+    """Set out = narrow x weights by rows; rows of weight 0 become 0 in `out` and `wide`, also if not finite.
+
+    What float32 cannot hold to its last digit becomes 0, never more than it was.
+    """
     if usable(narrow, wide, weights, out) and weights.is_contiguous():
         block, warps = _block(narrow.shape[2])
         strides = (*narrow.stride()[:2], *wide.stride()[:2], *out.stride()[:2])
@@ -141,7 +150,8 @@ def weigh(narrow: Tensor, wide: Tensor, weights: Tensor, out: Tensor) -> None:
         kernel(narrow, wide, weights, out, *sizes, *strides, BLOCK=max(block, 64), num_warps=warps)
         return
     nothing = (weights == 0).unsqueeze(-1)
-    torch.mul(narrow, weights.to(out.dtype).unsqueeze(-1), out=out).masked_fill_(nothing, 0)
+    torch.mul(narrow, weights.to(out.dtype).unsqueeze(-1), out=out)
+    out.masked_fill_(nothing | ~(out.abs() >= SMALLEST), 0)
     wide.masked_fill_(nothing, 0)
 
 

@@ -17,6 +17,7 @@ Array = NDArray[Any]
 Csr = tuple[Array, Array, Array]  # indptr, indices, rows
 Place = tuple[int, int, int]  # of a block in the parameters: offset, inputs, width
 
+SMALLEST = 2.0**-126  # of float32 with all its digits
 STRIP = 512  # records at a time in a sparse outer product, so that their deltas stay in the cache
 
 
@@ -177,12 +178,8 @@ def sigmoid_residual(csr: Csr, width: int, logits: Array, squared: Array) -> Non
         for at in range(indptr[row], indptr[row + 1]):
             logits[i, indices[at]] -= one
         total = 0.0
-        for start in range(0, width, 512):
-            line = logits[i, start : min(start + 512, width)]
-            part = np.float32(0)
-            for j in range(len(line)):
-                part += line[j] * line[j]
-            total += float(part)
+        for j in range(width):
+            total += np.float64(logits[i, j]) * np.float64(logits[i, j])
         squared[i] = total
 
 
@@ -210,18 +207,17 @@ def subtract_records(csr: Csr, starts: Array, stops: Array, matrix: Array) -> No
 
 # -- layers, norms, clipping, Adam ---------------------------------------------------------------------------------
 
+# Squares are those of float64 throughout: in float32 they overflow and vanish long before the numbers do, and a norm
+# that is too small lets a record exceed its bound.
+
 
 @compiled
 def row_squares(matrix: Array, width: int, out: Array) -> None:
-    """out[i] = squared norm of row i, summed in parts so that float32 is accurate on wide rows."""
+    """out[i] = squared norm of row i."""
     for i in range(matrix.shape[0]):
         total = 0.0
-        for start in range(0, width, 512):
-            line = matrix[i, start : min(start + 512, width)]
-            part = line[0] * line[0]
-            for j in range(1, len(line)):
-                part += line[j] * line[j]
-            total += float(part)
+        for j in range(width):
+            total += np.float64(matrix[i, j]) * np.float64(matrix[i, j])
         out[i] = total
 
 
@@ -229,26 +225,24 @@ def row_squares(matrix: Array, width: int, out: Array) -> None:
 def rectify(values: Array, width: int, squared: Array) -> None:
     """ReLU in place; squared = 1 + squared norms."""
     for i in range(len(squared)):
-        line = values[i, :width]
-        part = line[0] * 0
+        line, total = values[i, :width], 1.0
         for j in range(len(line)):
-            value = line[j] if line[j] > 0 else line[j] * 0
+            value = np.float64(line[j] if line[j] > 0 else line[j] * 0)
             line[j] = value
-            part += value * value
-        squared[i] = 1 + part
+            total += value * value
+        squared[i] = total
 
 
 @compiled
 def gate(slopes: Array, values: Array, width: int, squared: Array) -> None:
     """Zero the slopes in place where values are not above 0; squared = their squared norms."""
     for i in range(len(squared)):
-        line, source = slopes[i, :width], values[i, :width]
-        part = line[0] * 0
+        line, source, total = slopes[i, :width], values[i, :width], 0.0
         for j in range(len(line)):
-            slope = line[j] if source[j] > 0 else line[j] * 0
+            slope = np.float64(line[j] if source[j] > 0 else line[j] * 0)
             line[j] = slope
-            part += slope * slope
-        squared[i] = part
+            total += slope * slope
+        squared[i] = total
 
 
 @compiled
@@ -270,7 +264,7 @@ def latent_delta(slopes: Array, heads: Array, draws: Array, latent: int, out: Ar
         total = 0.0
         for j in range(latent):
             spread = np.exp(0.5 * heads[i, latent + j])
-            mean_part = slopes[i, j] + heads[i, j]
+            mean_part = np.float64(slopes[i, j] + heads[i, j])
             variance_part = 0.5 * (slopes[i, j] * draws[i, j] * spread + spread * spread - 1)
             out[i, j] = mean_part
             out[i, latent + j] = variance_part
@@ -300,10 +294,22 @@ def bin_norms(squared: Array, edges: Array, norms: Array, counts: Array) -> int:
 
 @compiled
 def clip_weights(norms: Array, bound: float, out: Array) -> None:
-    """Factors that scale every gradient to a norm of at most `bound`; 0 where the norm is not finite."""
+    """Factors that scale every gradient to a norm of at most `bound`.
+
+    0 where the norm is not finite, or so large that float32 could not hold the factor to its last digit.
+    """
     for i in range(len(norms)):
         weight = min(bound / norms[i], 1.0)
-        out[i] = weight if np.isfinite(norms[i]) else 0.0
+        out[i] = weight if np.isfinite(norms[i]) and weight >= SMALLEST else 0.0
+
+
+@compiled
+def weigh(values: Array, width: int, weights: Array, out: Array) -> None:
+    """out[i] = values[i] * weights[i]; what float32 cannot hold to its last digit becomes 0, never more than it was."""
+    for i in range(len(weights)):
+        for j in range(width):
+            value = values[i, j] * weights[i]
+            out[i, j] = value if abs(value) >= SMALLEST else value * 0
 
 
 @compiled

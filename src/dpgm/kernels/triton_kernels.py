@@ -36,13 +36,13 @@ def gather_rows(source, rows, out, squared, places, width, tile, row, BLOCK: tl.
 def rectify(values, squared, places, width, tile, row, BLOCK: tl.constexpr):
     at = tl.program_id(0).to(tl.int64)
     target = values + (at // places) * tile + (at % places) * row
-    total = tl.zeros([BLOCK], values.dtype.element_ty)
+    total = tl.zeros([BLOCK], tl.float64)
     for start in range(0, width, BLOCK):
         column = start + tl.arange(0, BLOCK)
         x = tl.load(target + column, mask=column < width, other=0)
         x = tl.where(x > 0, x, x * 0)  # NaN stays NaN
         tl.store(target + column, x, mask=column < width)
-        total += x * x
+        total += x.to(tl.float64) * x.to(tl.float64)
     tl.store(squared + at, tl.sum(total, 0) + 1)
 
 
@@ -51,13 +51,13 @@ def gate(slopes, values, squared, places, width, tile, row, values_tile, values_
     at = tl.program_id(0).to(tl.int64)
     target = slopes + (at // places) * tile + (at % places) * row
     source = values + (at // places) * values_tile + (at % places) * values_row
-    total = tl.zeros([BLOCK], slopes.dtype.element_ty)
+    total = tl.zeros([BLOCK], tl.float64)
     for start in range(0, width, BLOCK):
         column = start + tl.arange(0, BLOCK)
         slope = tl.load(target + column, mask=column < width, other=0)
         slope = tl.where(tl.load(source + column, mask=column < width, other=0) > 0, slope, slope * 0)
         tl.store(target + column, slope, mask=column < width)
-        total += slope * slope
+        total += slope.to(tl.float64) * slope.to(tl.float64)
     tl.store(squared + at, tl.sum(total, 0))
 
 
@@ -66,14 +66,14 @@ def residual(logits, records, squared, places, width, tile, row, records_tile, r
     at = tl.program_id(0).to(tl.int64)
     target = logits + (at // places) * tile + (at % places) * row
     source = records + (at // places) * records_tile + (at % places) * records_row
-    total = tl.zeros([BLOCK], logits.dtype.element_ty)
+    total = tl.zeros([BLOCK], tl.float64)
     for start in range(0, width, BLOCK):
         column = start + tl.arange(0, BLOCK)
         x = tl.load(target + column, mask=column < width, other=0)
         x = 1 / (1 + tl.exp(-x)) - tl.load(source + column, mask=column < width, other=0)
         x = tl.where(column < width, x, 0)
         tl.store(target + column, x, mask=column < width)
-        total += x * x
+        total += x.to(tl.float64) * x.to(tl.float64)
     tl.store(squared + at, tl.sum(total, 0))
 
 
@@ -89,7 +89,7 @@ def reparametrise(heads, draws, out, squared, places, latent, tile, row, out_til
         draws + at * latent + column, mask=inside, other=0
     )
     tl.store(target + column, value, mask=inside)
-    tl.store(squared + at, tl.sum(value * value, 0) + 1)
+    tl.store(squared + at, tl.sum(value.to(tl.float64) * value.to(tl.float64), 0) + 1)
 
 
 @triton.jit
@@ -121,6 +121,7 @@ def latent_delta(
     variance = 0.5 * (slope * draw * spread + spread * spread - 1)
     tl.store(target + column, mean, mask=inside)
     tl.store(target + latent + column, variance, mask=inside)
+    mean, variance = mean.to(tl.float64), variance.to(tl.float64)
     tl.store(squared + at, tl.sum(mean * mean + variance * variance, 0))
 
 
@@ -130,14 +131,14 @@ def bin_norms(
 ):
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = place < count
-    norm = tl.sqrt_rn(tl.load(squares + place, mask=inside, other=0))
+    norm = tl.sqrt(tl.load(squares + place, mask=inside, other=0))
     taken = inside & (tl.load(rows + place, mask=inside, other=0) != padding)
     norm = tl.where(taken, norm, float("nan"))
     tl.store(norms + place, norm, mask=inside)
     # EDGES is the next power of two above the number of edges; the bin of a norm is the number of edges below it.
     column = tl.arange(0, EDGES)
     edge = tl.load(edges + column, mask=column < number, other=float("inf"))
-    found = tl.sum((edge[None, :] < norm.to(tl.float64)[:, None]).to(tl.int32), 1)
+    found = tl.sum((edge[None, :] < norm[:, None]).to(tl.int32), 1)
     found = tl.where(norm - norm == 0, found, -1)
     here = tl.sum((found[:, None] == column[None, :]).to(tl.int64), 0)
     tl.atomic_add(counts + column, here, mask=column <= number)
@@ -147,8 +148,10 @@ def bin_norms(
 def clip_weights(norms, bound, weights, count, SLACK: tl.constexpr, BLOCK: tl.constexpr):
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     norm = tl.load(norms + place, mask=place < count, other=1)
-    weight = tl.minimum((tl.load(bound) / SLACK).to(norm.dtype) / norm, 1)
-    tl.store(weights + place, tl.where(norm - norm == 0, weight, 0), mask=place < count)
+    weight = tl.minimum(tl.load(bound) / SLACK / norm, 1)
+    # Below float32's smallest number with all its digits (2^-126) the weight would be rounded coarsely.
+    kept = (norm - norm == 0) & (weight >= 1.1754943508222875e-38)
+    tl.store(weights + place, tl.where(kept, weight, 0).to(tl.float32), mask=place < count)
 
 
 @triton.jit
@@ -175,7 +178,10 @@ def weigh(
     for start in range(0, width, BLOCK):
         column = start + tl.arange(0, BLOCK)
         x = tl.load(source + column, mask=column < width, other=0)
-        tl.store(target + column, tl.where(weight != 0, x * weight, 0), mask=column < width)
+        weighted = x * weight
+        # 2^-126 again; false, too, for what is not finite, whose weight is 0.
+        weighted = tl.where(tl.abs(weighted) >= 1.1754943508222875e-38, weighted, 0)
+        tl.store(target + column, weighted, mask=column < width)
     if weight == 0:
         emptied = wide + (at // places) * wide_tile + (at % places) * wide_row
         for start in range(0, wide_width, BLOCK):

@@ -186,7 +186,7 @@ class Randomness(ABC):
         _sources.add(self)
 
     def _reset(self) -> None:
-        self._process = os.getpid()
+        self._process = this_process()
         self._noise: AesWords | PhiloxWords = self._generator(self._entropy(_NOISE, 64))
         self._coins: AesWords | PhiloxWords | None = None
         self._of_records: AesWords | PhiloxWords | None = None
@@ -202,7 +202,7 @@ class Randomness(ABC):
 
     def _fresh(self) -> None:
         # A forked child must not repeat its parent's noise.
-        if os.getpid() != self._process:
+        if this_process() != self._process:
             self._reset()
 
     def words(self, count: int) -> Words:
@@ -360,14 +360,27 @@ class SeededRandomness(Randomness):
 _sources: "weakref.WeakSet[Randomness]" = weakref.WeakSet()
 
 
-def _unlock_in_child() -> None:
-    """A lock that another thread held at the fork would never open in the child."""
+_forks = 0  # before this process became one of its own
+
+
+def this_process() -> tuple[int, int]:
+    """What tells a forked child from its parent: whatever was keyed or drawn before must not be used in it again.
+
+    The number of the process alone would not do: a child in a process namespace of its own can have its parent's.
+    """
+    return _forks, os.getpid()
+
+
+def _begin_child() -> None:
+    """A child of a fork is another process; a lock that another thread held at the fork would never open in it."""
+    global _forks
+    _forks += 1
     for source in _sources:
         source._lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_unlock_in_child)
+    os.register_at_fork(after_in_child=_begin_child)
 
 
 def _has_cryptography() -> bool:

@@ -14,7 +14,6 @@ arithmetic of growing precision, until the two are apart.
 """
 
 import math
-import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -28,7 +27,7 @@ import torch
 from numpy.typing import NDArray
 
 from dpgm.errors import UsageError
-from dpgm.mechanisms.randomness import Randomness
+from dpgm.mechanisms.randomness import Randomness, this_process
 
 LARGEST_STD = 2.0**45  # beyond it doubles settle too little; nobody needs a grid that fine
 MARGIN = 1e-13  # relative; the error of ndtri in doubles is below 1e-15
@@ -60,7 +59,7 @@ class _Ahead:
     """Values of one source drawn ahead, by standard deviation: a few cost almost as much as thousands."""
 
     def __init__(self) -> None:
-        self.process = os.getpid()
+        self.process = this_process()
         self.lock = threading.Lock()
         self.left: dict[float, NDArray[np.int64]] = {}
 
@@ -73,7 +72,7 @@ def few_rounded_gaussians(count: int, std: float, randomness: Randomness) -> NDA
     if count > AHEAD // 4:
         return rounded_gaussian(count, std, randomness)
     ahead = _ahead.get(randomness)
-    if ahead is None or ahead.process != os.getpid():  # a forked child must not repeat its parent's noise
+    if ahead is None or ahead.process != this_process():  # a forked child must not repeat its parent's noise
         ahead = _ahead[randomness] = _Ahead()
     with ahead.lock:
         left = ahead.left.pop(std, None)

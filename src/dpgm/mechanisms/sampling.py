@@ -9,7 +9,6 @@ How exact: V = (w + 1/2) / 2^64 of a 64-bit word w, as a double: V < q decides G
 """
 
 import math
-import os
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeAlias
@@ -18,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.errors import UsageError
-from dpgm.mechanisms.randomness import ALIGNMENT, COINS, Randomness
+from dpgm.mechanisms.randomness import ALIGNMENT, COINS, Randomness, this_process
 
 BLOCK = 1 << 20  # rows; a stream costs some microseconds to begin, so not smaller; a rank draws blocks whole
 AHEAD = 1 << 16  # words drawn at once: a few cost almost as much as thousands, and a thread hands over less often
@@ -88,11 +87,11 @@ class Coins:
         self._coming: tuple[int, float, Future[_Samples]] | None = None
         self._thread: ThreadPoolExecutor | None = None
         self._last: tuple[int, float] | None = None
-        self._process = os.getpid()
+        self._process = this_process()
 
     def sample(self, step: int, rate: float) -> NDArray[np.int64]:
         """The sample of a step."""
-        if os.getpid() != self._process:  # a forked child has no thread, and must not repeat its parent's coins
+        if this_process() != self._process:  # a forked child has no thread, and must not repeat its parent's coins
             self._forget()
         if (step, rate) not in self._drawn:
             self._drawn = self._came(step, rate) or self._draw(step, rate)

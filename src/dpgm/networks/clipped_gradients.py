@@ -283,7 +283,7 @@ class SegmentedBatch(Batch):
         """Rows times their weights."""
         width = values.shape[1]
         out = self.buffer(f"{block.name} weighted", width)
-        np.multiply(self._for_kernel(values)[:, :width], scale[:, None], out=self._for_kernel(out)[:, :width])
+        network_kernels.weigh(self._for_kernel(values), width, scale, self._for_kernel(out))
         return out
 
     def _activation_squares(self, factor: Factor) -> NDArray[np.float64]:

@@ -16,6 +16,8 @@ from dpgm import validation
 from dpgm.errors import DpgmError, UsageError
 from dpgm.privacy import cache as disk
 from dpgm.privacy.events import (
+    LARGEST_NOISE,
+    SMALLEST_NOISE,
     Adjacency,
     CountsAndSums,
     Event,
@@ -277,11 +279,19 @@ def check_rate(rate: float) -> None:
         )
 
 
+def _check_noise(**named: float) -> None:
+    """Noise multipliers whose cost is a number; raises UsageError."""
+    for name, noise in named.items():
+        validation.positive(**{name: noise})  # type: ignore[arg-type]
+        if not SMALLEST_NOISE <= noise <= LARGEST_NOISE:
+            raise UsageError(f"`{name}` must be between {SMALLEST_NOISE:g} and {LARGEST_NOISE:g}; got {noise!r}.")
+
+
 def _normal_form(mechanisms: Sequence[Costable], adjacency: Adjacency) -> _Normal:
     plain = [entry for entry in mechanisms if isinstance(entry, Mechanism)]
     events = [entry for entry in mechanisms if not isinstance(entry, Mechanism)]
     for entry in plain:
-        validation.positive(noise=entry.noise)
+        _check_noise(noise=entry.noise)
         validation.whole(count=entry.count, at_least=1, at_most=LARGEST_COUNT)
         check_rate(entry.sampling_rate)
         validation.non_negative(delta=entry.delta)
@@ -292,16 +302,16 @@ def _normal_form(mechanisms: Sequence[Costable], adjacency: Adjacency) -> _Norma
     thresholds: list[Threshold] = []
     for event in (*events_of(plain), *events):
         if isinstance(event, GaussianRelease):
-            validation.positive(noise=event.noise)
+            _check_noise(noise=event.noise)
             validation.whole(count=event.count, at_least=1, at_most=LARGEST_COUNT)
             mu_squared += (4 if replace else 1) * event.count / float(event.noise) ** 2
         elif isinstance(event, CountsAndSums):
-            validation.positive(count_noise=event.count_noise, sum_noise=event.sum_noise)
+            _check_noise(count_noise=event.count_noise, sum_noise=event.sum_noise)
             validation.whole(count=event.count, at_least=1, at_most=LARGEST_COUNT)
             counts, sums = 1 / float(event.count_noise) ** 2, 1 / float(event.sum_noise) ** 2
             mu_squared += event.count * (max(4 * sums, 2 * counts + 2 * sums) if replace else counts + sums)
         elif isinstance(event, SampledSteps):
-            validation.positive(noise=event.noise)
+            _check_noise(noise=event.noise)
             check_rate(event.sampling_rate)
             validation.whole(steps=event.steps, at_least=1, at_most=LARGEST_COUNT)
             if event.sampling_rate == 1:

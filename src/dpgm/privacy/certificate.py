@@ -2,33 +2,32 @@
 
 A certificate lists every mechanism that touched the data, so that anyone can recompute epsilon from it; it names
 the other files of the release by their SHA-256. Reading is strict: a key too many, a key missing, a wrong type or
-an unknown format version is refused, because a certificate that is half understood promises nothing. Hostile folders
-are expected: no link is followed, and nothing is read above a size.
+an unknown format version is refused, because a certificate that is half understood promises nothing.
 """
 
-import hashlib
 import json
 import math
-import os
-import stat
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from io import BufferedReader
 from pathlib import Path
 from typing import Any, TypeVar
 
 from dpgm.errors import ArtefactError
 from dpgm.notebook import html_table
-from dpgm.privacy.events import Adjacency, Mechanism
+from dpgm.privacy.events import LARGEST_NOISE, SMALLEST_NOISE, Adjacency, Mechanism
+from dpgm.privacy.untrusted_files import ReleaseFolder
 
 FORMAT = 2  # 2: the plan's public settings are part of it
 LARGEST_CERTIFICATE = 4 * 2**20  # bytes; a real one has a few thousand
-LARGEST_FILE = 2**31  # bytes of any file of a release; a larger one is not even hashed, since that could take hours
 CERTIFICATE_NAME, SIGNATURE_NAME = "certificate.json", "certificate.sig"
 MOST_MECHANISMS = 100  # a fit runs about ten; costing thousands would take hours
 LONGEST_TEXT = 1000  # characters of a name or a sentence
+LARGEST_WHOLE = 2**63 - 1  # of records, runs or entries of a ledger; a larger one fits no array or database
 DEEPEST = 10  # lists and objects inside each other; ours have four
+
+_POPULATION, _HEAD = re.compile("[0-9a-f]{32}"), re.compile("[0-9a-f]{64}")  # as `dpgm ledger create` makes them
 
 T = TypeVar("T")
 
@@ -167,56 +166,17 @@ class Certificate:
         return certificate
 
 
-# -- files that nobody vouches for ---------------------------------------------------------------------------------
-
-
-def read_certificate(folder: Path | str) -> Certificate:
+def read_certificate(folder: Path | str | ReleaseFolder) -> Certificate:
     """The certificate of a release folder; raises ArtefactError if there is none that can be read."""
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise ArtefactError(f"{folder} is not a release folder.")
-    return Certificate.from_json(read_text(folder / CERTIFICATE_NAME, LARGEST_CERTIFICATE))
-
-
-def read_text(path: Path, at_most: int) -> str:
-    """The text of a regular file of at most so many bytes; raises ArtefactError."""
-    try:
-        return read_bytes(path, at_most).decode("utf-8")
-    except UnicodeDecodeError:
-        raise ArtefactError(f"{path} is not UTF-8 text.") from None
-
-
-def read_bytes(path: Path, at_most: int) -> bytes:
-    """The bytes of a regular file of at most so many; a larger one is refused before it is read."""
-    with _open_regular(path, at_most) as stream:
-        return stream.read(os.fstat(stream.fileno()).st_size)  # not `at_most`: so much would be allocated
-
-
-def sha256_of(path: Path) -> str:
-    """SHA-256 of a regular file, read in blocks; a link, a device or a file too large is refused."""
-    with _open_regular(path, LARGEST_FILE) as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _open_regular(path: Path, at_most: int) -> BufferedReader:
-    try:
-        stream = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
-    except OSError as error:
-        raise ArtefactError(f"{path} cannot be read: {error.strerror}.") from None
-    found = os.fstat(stream.fileno())
-    if stat.S_ISREG(found.st_mode) and found.st_size <= at_most:
-        return stream
-    stream.close()
-    if not stat.S_ISREG(found.st_mode):
-        raise ArtefactError(f"{path} is not a regular file.")
-    raise ArtefactError(f"{path} is larger than {at_most} bytes, so it is not one of ours.")
+    files = folder if isinstance(folder, ReleaseFolder) else ReleaseFolder(folder)
+    return Certificate.from_json(files.text(CERTIFICATE_NAME, LARGEST_CERTIFICATE))
 
 
 # -- strict JSON ---------------------------------------------------------------------------------------------------
 
 
 def strict_json(text: str, what: str, at_most: int | None = None) -> Any:
-    """Parse JSON without duplicate keys, infinities or deep nesting; raises ArtefactError in one sentence."""
+    """Parse JSON without duplicate keys, infinities, half characters or deep nesting; raises ArtefactError."""
     at_most = LARGEST_CERTIFICATE if at_most is None else at_most
     if len(text) > at_most:
         raise ArtefactError(f"{what} is larger than {at_most} bytes, so it is not one of ours.")
@@ -236,6 +196,8 @@ def strict_json(text: str, what: str, at_most: int | None = None) -> Any:
 
     try:
         document = json.loads(text, object_pairs_hook=once, parse_constant=refuse, parse_float=finite)
+        if "\\ud" in text.lower():  # half a pair of surrogates is no text, and cannot be written or shown
+            json.dumps(document, ensure_ascii=False).encode()
     except ArtefactError:
         raise
     except (ValueError, RecursionError):
@@ -264,6 +226,8 @@ def _typed(document: Mapping[str, Any], key: str, kind: type[T], of: str = "the 
     value = document[key]
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise ArtefactError(f"{of}'s {key!r} must be of type {kind.__name__}.")
+    if isinstance(value, int) and abs(value) > LARGEST_WHOLE:
+        raise ArtefactError(f"{of}'s {key!r} is too large a number.")
     if isinstance(value, str) and not _one_line(value):
         raise ArtefactError(f"{of}'s {key!r} must be one line of at most {LONGEST_TEXT} characters.")
     return value
@@ -325,7 +289,8 @@ def read_mechanisms(document: Mapping[str, Any], key: str, of: str = "the certif
         )
         if thresholded and not 0 < mechanism.delta < 1:
             raise ArtefactError(f"a mechanism in {key!r} has a delta out of range.")
-        if mechanism.noise <= 0 or mechanism.count < 1 or not 0 < mechanism.sampling_rate <= 1:
+        in_range = SMALLEST_NOISE <= mechanism.noise <= LARGEST_NOISE
+        if not in_range or mechanism.count < 1 or not 0 < mechanism.sampling_rate <= 1:
             raise ArtefactError(f"a mechanism in {key!r} has a noise, count or rate out of range.")
         mechanisms.append(mechanism)
     return tuple(mechanisms)
@@ -335,4 +300,11 @@ def _ledger_mark(entry: Any) -> LedgerMark:
     if not isinstance(entry, dict):
         raise ArtefactError("the certificate's 'ledger' must be an object or null.")
     _exact_keys(entry, {"population", "sequence", "head"}, "the certificate's 'ledger'")
-    return LedgerMark(_typed(entry, "population", str), _typed(entry, "sequence", int), _typed(entry, "head", str))
+    mark = LedgerMark(_typed(entry, "population", str), _typed(entry, "sequence", int), _typed(entry, "head", str))
+    hexadecimal = _POPULATION.fullmatch(mark.population) and _HEAD.fullmatch(mark.head)
+    if not hexadecimal or mark.sequence < 1:
+        raise ArtefactError(
+            "the certificate's 'ledger' must be a population of 32 hexadecimal digits, a sequence of at least 1 and a "
+            "head of 64 hexadecimal digits."
+        )
+    return mark

@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 
 from dpgm.errors import UsageError
 
+SMALLEST_NOISE, LARGEST_NOISE = 1e-10, 1e100  # multipliers; beyond, what they cost leaves the range of floats
+
 
 class Adjacency(StrEnum):
     """Which pairs of data sets are neighbours."""

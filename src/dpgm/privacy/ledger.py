@@ -14,6 +14,7 @@ fits. Epsilons are never added. Lists of values that passed a threshold take del
 reservation fixes, too, how much of delta is kept for them.
 """
 
+import math
 import secrets
 import time
 from collections import Counter
@@ -26,7 +27,7 @@ from typing import Any
 from dpgm import __version__, validation
 from dpgm.errors import ArtefactError, BudgetError, UsageError
 from dpgm.privacy.accountant import cost
-from dpgm.privacy.certificate import LedgerMark
+from dpgm.privacy.certificate import LARGEST_WHOLE, LedgerMark, read_mechanisms
 from dpgm.privacy.events import Mechanism, Threshold, events_of, threshold_delta
 from dpgm.privacy.ledger_chain import Chain, Document, refuse_network
 from dpgm.privacy.renyi import RenyiFilter
@@ -154,19 +155,18 @@ class Ledger:
             else:
                 renyi = RenyiFilter(self.epsilon_cap, self.delta, *fixed)
             listed = sum(_thresholds(entry.charged) for entry in entries if entry.state != "void")
-            if listed + added > renyi.aside * self.delta and not (first and alone <= self.epsilon_cap):
-                raise BudgetError(
-                    "the plan publishes values that pass a threshold, and the ledger's delta has no room for more of "
-                    "that (room is kept only where the first plan does so): list the values in the domain instead."
-                )
             spent = sum(renyi.share(entry.charged) for entry in entries if entry.state != "void")
             share = renyi.share(mechanisms)
-            if spent + share > 1 + 1e-9 and not (first and alone <= self.epsilon_cap):
+            admitted = first and alone <= self.epsilon_cap
+            if spent + share > 1 + 1e-9 and not admitted:
                 raise BudgetError(
                     f"the plan needs {share:.1%} of the ledger's epsilon {self.epsilon_cap:g} (at delta "
                     f"{self.delta:g}), {spent:.1%} is spent or reserved; alone it would cost {alone:.4g}. "
                     "Lower its epsilon, or do not fit this population again."
                 )
+            room = renyi.aside * self.delta
+            if listed + added > room and not admitted:
+                raise BudgetError(_no_room(added, room, room - listed))
             name = secrets.token_hex(8) if name is None else name
             if any(entry.name == name for entry in entries):
                 raise UsageError(f"the ledger has an entry {name!r} already; resume that fit.")
@@ -322,6 +322,19 @@ def _thresholds(mechanisms: Sequence[Mechanism]) -> float:
     return threshold_delta(event for event in events_of(mechanisms) if isinstance(event, Threshold))
 
 
+def _no_room(needed: float, room: float, left: float) -> str:
+    """Why a plan that finds values privately is refused, though the ledger has epsilon left for it."""
+    if room == 0:
+        return (
+            "the plan finds values privately, which takes part of the ledger's delta, and the first plan of this "
+            "ledger kept none for that: list the values in the domain instead."
+        )
+    return (
+        f"the plan finds values privately, which takes {needed:.3g} of the ledger's delta, and of the {room:.3g} kept "
+        f"for that {max(left, 0.0):.3g} is left: lower the plan's delta, or list the values in the domain instead."
+    )
+
+
 def _find(documents: list[Document], name: str) -> Entry:
     for entry in _state(documents)[0]:
         if entry.name == name:
@@ -387,33 +400,69 @@ def _state_of(documents: list[Document]) -> tuple[list[Entry], tuple[float, floa
     entries: dict[str, Entry] = {}
     fixed: tuple[float, float] | None = None
     for document in documents[1:]:
-        if document["kind"] == "reserved":
-            mechanisms = tuple(Mechanism(**entry) for entry in document["mechanisms"])
-            fixed = (document["order"], document.get("set_aside", 0.0)) if fixed is None else fixed
-            entries[document["entry"]] = Entry(
-                document["entry"],
-                "reserved",
-                mechanisms,
-                document["delta"],
-                mechanisms,
-                document["time"],
-                document["software"],
-                document["plan_hash"],
-            )
+        kind, name = document["kind"], _text(document["entry"])
+        if kind == "reserved":
+            fixed = _fixed_by(document) if fixed is None else fixed
+            entries[name] = _reserved(document)
             continue
-        entry = entries[document["entry"]]
-        if document["kind"] == "progress":
-            most = {name: max(int(runs), entry.progress.get(name, 0)) for name, runs in document["charged"].items()}
-            entries[entry.name] = replace(entry, progress={**entry.progress, **most})
+        entry = entries[name]
+        if kind == "progress":
+            most = {
+                step: max(_whole(runs), entry.progress.get(step, 0)) for step, runs in document["charged"].items()
+            }
+            entries[name] = replace(entry, progress={**entry.progress, **most})
             continue
-        changes: dict[str, Any] = {"state": document["kind"]}
-        if document["kind"] == "committed":
-            changes["charged"] = tuple(Mechanism(**one) for one in document["charged"])
-            changes["release"] = document["release"]
-            changes["model"] = document.get("model", "")
-        elif document["kind"] == "started":
-            changes["owner"] = document.get("owner", "")
-        elif document["kind"] == "void":
+        changes: dict[str, Any] = {"state": kind}
+        if kind == "committed":
+            changes["charged"] = read_mechanisms(document, "charged", "the ledger")
+            changes["release"] = _text(document["release"])
+            changes["model"] = _text(document.get("model", ""))
+        elif kind == "started":
+            changes["owner"] = _text(document.get("owner", ""))
+        elif kind == "void":
             changes["charged"] = ()
-        entries[entry.name] = replace(entry, **changes)
+        elif kind != "abandoned":
+            raise ValueError("not a kind of entry")
+        entries[name] = replace(entry, **changes)
     return list(entries.values()), fixed
+
+
+def _reserved(document: Document) -> Entry:
+    mechanisms = read_mechanisms(document, "mechanisms", "the ledger")
+    delta, time, software, plan_hash = (document[key] for key in ("delta", "time", "software", "plan_hash"))
+    return Entry(
+        name=document["entry"],
+        state="reserved",
+        mechanisms=mechanisms,
+        delta=_number(delta, 1.0),
+        charged=mechanisms,
+        time=_text(time),
+        software=_text(software),
+        plan_hash=_text(plan_hash),
+    )
+
+
+def _fixed_by(document: Document) -> tuple[float, float]:
+    """The order and the share of delta that a reservation states."""
+    order = _number(document["order"], math.inf)
+    if order <= 1:
+        raise ValueError("not an order")
+    return order, _number(document.get("set_aside", 0.0), 1.0)
+
+
+def _number(value: Any, below: float) -> float:
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < below:
+        raise ValueError("not a number in its range")
+    return float(value)
+
+
+def _whole(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LARGEST_WHOLE:
+        raise ValueError("not a number of runs")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not a text")
+    return value

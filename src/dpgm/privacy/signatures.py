@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpgm.errors import ArtefactError, DiskError, UsageError
-from dpgm.privacy.certificate import CERTIFICATE_NAME, LARGEST_CERTIFICATE, SIGNATURE_NAME, read_bytes
+from dpgm.privacy.certificate import CERTIFICATE_NAME, LARGEST_CERTIFICATE, SIGNATURE_NAME
+from dpgm.privacy.untrusted_files import ReleaseFolder, read_bytes
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -98,15 +99,28 @@ def fingerprint(key: "Ed25519PublicKey") -> str:
     return hashlib.sha256(key.public_bytes_raw()).hexdigest()[:16]
 
 
-def why_not_signed(folder: Path, key: "Ed25519PublicKey") -> str | None:
+def why_no_signature(folder: ReleaseFolder) -> str | None:
+    """Why what lies in the signature's place cannot be one; None if it can, or if nothing is there."""
+    if SIGNATURE_NAME not in folder.names:
+        return None
+    try:
+        size = len(folder.read(SIGNATURE_NAME, SIGNATURE_BYTES))
+    except ArtefactError as error:
+        return str(error)
+    if size != SIGNATURE_BYTES:
+        return f"{SIGNATURE_NAME} has {size} bytes, and a signature has {SIGNATURE_BYTES}; get the release again"
+    return None
+
+
+def why_not_signed(folder: ReleaseFolder, key: "Ed25519PublicKey") -> str | None:
     """Why the folder's certificate does not count as signed with the private half of `key`; None if it does."""
     from cryptography.exceptions import InvalidSignature
 
-    if not os.path.lexists(folder / SIGNATURE_NAME):
+    if SIGNATURE_NAME not in folder.names:
         return "the release is not signed"
     try:
-        signature = read_bytes(folder / SIGNATURE_NAME, SIGNATURE_BYTES)
-        key.verify(signature, read_bytes(folder / CERTIFICATE_NAME, LARGEST_CERTIFICATE))
+        signature = folder.read(SIGNATURE_NAME, SIGNATURE_BYTES)
+        key.verify(signature, folder.read(CERTIFICATE_NAME, LARGEST_CERTIFICATE))
     except ArtefactError as error:
         return str(error)
     except InvalidSignature:

@@ -31,11 +31,11 @@ from dpgm.data.atomic import atomic_file, check_writable, disk_error, remove_lef
 from dpgm.data.records import Records
 from dpgm.errors import ArtefactError, DiskError, UsageError
 from dpgm.kernels import parallel
-from dpgm.privacy.certificate import sha256_of
+from dpgm.privacy.untrusted_files import read_bytes
 from dpgm.synthesis.fingerprint import fingerprint
 from dpgm.synthesis.journal import History, Journal, damaged
 from dpgm.synthesis.plan import Plan
-from dpgm.synthesis.tensors import read_tensors, tensor_bytes, tensors_of_bytes
+from dpgm.synthesis.tensors import MAX_BYTES, read_tensors, tensor_bytes, tensors_of_bytes
 
 FORMAT = 4  # answers of older versions belong to other questions
 HEADER_FILE = "checkpoint.json"
@@ -274,9 +274,10 @@ class Checkpoint:
     def _read(self, file: str) -> dict[str, Tensor]:
         tensors: dict[str, Tensor] = {}
         if self._journal is not None:
-            tensors = read_tensors(self.folder / file)
-            if sha256_of(self.folder / file) != self.history.hashes.get(file):
+            data = read_bytes(self.folder / file, MAX_BYTES)
+            if hashlib.sha256(data).hexdigest() != self.history.hashes.get(file):
                 raise _damaged_file(file)
+            tensors = read_tensors(data, file)
         if not parallel.is_parallel():
             return tensors
         return tensors_of_bytes(parallel.bytes_from_first(tensor_bytes(tensors)))

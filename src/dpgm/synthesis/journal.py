@@ -23,6 +23,7 @@ from typing import Any
 
 from dpgm.data.atomic import flush
 from dpgm.errors import ArtefactError, DiskError
+from dpgm.privacy.certificate import LARGEST_WHOLE
 
 
 @dataclass
@@ -45,16 +46,14 @@ class History:
     def add(self, entry: Mapping[str, Any]) -> None:
         """Add an entry; raises ArithmeticError, ValueError, KeyError or TypeError if it makes no sense."""
         if "charge" in entry:
-            if int(entry["runs"]) < 1:
-                raise ValueError("a charge is never given back")
-            self.charged[str(entry["charge"])] += int(entry["runs"])
+            self.charged[str(entry["charge"])] += _whole(entry["runs"], at_least=1)  # a charge is never given back
             return
         if "sources" in entry:
             self.sources.update(str(name) for name in entry["sources"])
             self.private = self.private and entry["private"] is True
             return
         file = str(entry["file"])
-        if Path(file).name != file:
+        if Path(file).name != file or not (file.isprintable() and file.endswith(".safetensors")):
             raise ValueError("not a plain file name")
         self.hashes[file] = str(entry["sha256"])
         if "answer" in entry:
@@ -62,7 +61,13 @@ class History:
         elif "model" in entry:
             self.model = (str(entry["model"]), dict(entry["architecture"]))
         else:
-            self.trainer, self.steps_done = file, int(entry["steps"])
+            self.trainer, self.steps_done = file, _whole(entry["steps"], at_least=0)
+
+
+def _whole(value: Any, *, at_least: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not at_least <= value <= LARGEST_WHOLE:
+        raise ValueError("not a number of runs or steps")
+    return value
 
 
 class Journal:

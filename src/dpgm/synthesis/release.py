@@ -1,5 +1,6 @@
 """The release of a fit: saving it as a folder, opening such a folder without trusting it, and signing it."""
 
+import hashlib
 import os
 import warnings
 from dataclasses import dataclass, replace
@@ -13,20 +14,19 @@ from dpgm.errors import ArtefactError, PrivacyWarning, UsageError
 from dpgm.notebook import html_table
 from dpgm.privacy.certificate import (
     CERTIFICATE_NAME,
+    LARGEST_CERTIFICATE,
     SIGNATURE_NAME,
     Certificate,
     read_certificate,
-    read_text,
-    sha256_of,
 )
+from dpgm.privacy.untrusted_files import ReleaseFolder
 from dpgm.strategy.protocol import Generator
 from dpgm.synthesis.conditioning import Where
 from dpgm.synthesis.readme import release_readme
 from dpgm.synthesis.sampling import Sample, with_layout
-from dpgm.synthesis.tensors import write_tensors
+from dpgm.synthesis.tensors import tensor_bytes
 from dpgm.synthesis.verification import (
     DOMAIN_NAME,
-    FILES,
     MAX_DOMAIN_BYTES,
     MODEL_NAME,
     PRIVATE_RANDOMNESS,
@@ -83,11 +83,15 @@ class Release:
             raise UsageError("a NOT PRIVATE release is not signed; fit without a seed.")
         check_target(target, force=force)
         with atomic_folder(target, force=force) as folder:
-            write_tensors(folder / MODEL_NAME, self.generator.state())
-            (folder / DOMAIN_NAME).write_text(domain_text(self.domain), "utf-8")
-            (folder / README_NAME).write_text(release_readme(self.certificate, self.domain), "utf-8")
-            certificate = replace(self.certificate, files={name: sha256_of(folder / name) for name in FILES})
-            written = certificate.to_json().encode()
+            contents = {
+                MODEL_NAME: tensor_bytes(self.generator.state()),
+                DOMAIN_NAME: domain_text(self.domain).encode(),
+                README_NAME: release_readme(self.certificate, self.domain).encode(),
+            }
+            for name, content in contents.items():
+                (folder / name).write_bytes(content)
+            hashes = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+            written = replace(self.certificate, files=hashes).to_json().encode()
             if key is not None:
                 (folder / SIGNATURE_NAME).write_bytes(key.sign(written))
             # The certificate comes last: a folder without one is not a release.
@@ -123,21 +127,21 @@ def load(path: str | Path, *, unverified: bool = False) -> Release:
     Raises:
         ArtefactError: the folder is damaged, or a check of `verify` does not hold.
     """
-    folder = Path(path)
+    folder = ReleaseFolder(path)
     if unverified:
         certificate = read_certificate(folder)
-        domain = read_domain(read_text(folder / DOMAIN_NAME, MAX_DOMAIN_BYTES))
+        domain = read_domain(folder.text(DOMAIN_NAME, MAX_DOMAIN_BYTES))
         return Release(domain, open_generator(folder, certificate, domain), certificate)
     verification, opened = examine(folder, cache=True)
     failed = [check for check in verification.failed if check.name != PRIVATE_RANDOMNESS]
     if failed or opened is None or verification.certificate.private != verification.ok:
         first = (failed or verification.failed)[0]
         raise ArtefactError(
-            f"{folder} does not verify ({first.name}: {first.why.rstrip('.')}); get it again, or open it all the "
+            f"{path} does not verify ({first.name}: {first.why.rstrip('.')}); get it again, or open it all the "
             "same with `unverified=True`."
         )
     if not verification.certificate.private:
-        warnings.warn(f"{folder} is NOT PRIVATE: {_SEEDED_ADVICE}", PrivacyWarning, stacklevel=2)
+        warnings.warn(f"{path} is NOT PRIVATE: {_SEEDED_ADVICE}", PrivacyWarning, stacklevel=2)
     return Release(*opened, verification.certificate)
 
 
@@ -147,10 +151,10 @@ def sign(path: str | Path, key: "Ed25519PrivateKey") -> None:
     Raises:
         ArtefactError: the release does not verify, so nobody should vouch for it.
     """
-    folder = Path(path)
+    folder = ReleaseFolder(path)
     verification, _ = examine(folder)
     if not verification.ok:
         first = verification.failed[0]
-        raise ArtefactError(f"{folder} does not verify and was not signed ({first.name}: {first.why.rstrip('.')}).")
-    with atomic_file(folder / SIGNATURE_NAME) as temporary:
-        temporary.write_bytes(key.sign((folder / CERTIFICATE_NAME).read_bytes()))
+        raise ArtefactError(f"{path} does not verify and was not signed ({first.name}: {first.why.rstrip('.')}).")
+    with atomic_file(folder.path / SIGNATURE_NAME) as temporary:
+        temporary.write_bytes(key.sign(folder.read(CERTIFICATE_NAME, LARGEST_CERTIFICATE)))

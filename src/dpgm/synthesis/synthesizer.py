@@ -28,6 +28,7 @@ from dpgm.data.read.storage import bytes_of
 from dpgm.data.records import Records
 from dpgm.errors import NotFittedError, UsageError
 from dpgm.kernels import parallel
+from dpgm.kernels.devices import full_precision
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import Randomness, SystemRandomness
 from dpgm.notebook import html_table
@@ -145,7 +146,10 @@ class Synthesizer:
         randomness = SystemRandomness() if self.randomness is None else self.randomness
         context = RunContext(choose_device(self.device), reporting(progress), public=public, memory=self._memory())
 
-        with Books.open(plan, records, ledger=ledger, checkpoint=checkpoint, resume=resume) as books:
+        with (
+            full_precision(context.device),
+            Books.open(plan, records, ledger=ledger, checkpoint=checkpoint, resume=resume) as books,
+        ):
             gateway = books.gateway(randomness)
             domain, generator = _discover_and_fit(gateway, books, plan, records.domain, context)
             mark = books.commit(gateway, generator)

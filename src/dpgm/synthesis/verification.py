@@ -7,12 +7,11 @@ signature can tell who wrote it.
 """
 
 import json
-import os
 import re
 import warnings
 from collections import Counter
+from collections.abc import Set
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,19 +29,18 @@ from dpgm.privacy.certificate import (
     SIGNATURE_NAME,
     Certificate,
     read_certificate,
-    read_text,
-    sha256_of,
     strict_json,
 )
 from dpgm.privacy.events import Adjacency
-from dpgm.privacy.signatures import fingerprint, read_public_key, why_not_signed
+from dpgm.privacy.signatures import fingerprint, read_public_key, why_no_signature, why_not_signed
+from dpgm.privacy.untrusted_files import ReleaseFolder
 from dpgm.strategy.protocol import Generator
 from dpgm.strategy.settings import Settings
 from dpgm.synthesis.domain_discovery import discovery_statements
 from dpgm.synthesis.plan import Plan, read_settings
 from dpgm.synthesis.readme import release_readme, why_sentences_differ
 from dpgm.synthesis.strategies import rebuild, strategy_of
-from dpgm.synthesis.tensors import read_tensors
+from dpgm.synthesis.tensors import MAX_BYTES, read_tensors
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -50,16 +48,16 @@ if TYPE_CHECKING:
 MODEL_NAME, DOMAIN_NAME, README_NAME = "model.safetensors", "domain.json", "README.md"
 FILES = (MODEL_NAME, DOMAIN_NAME, README_NAME)
 MAX_DOMAIN_BYTES = 200_000_000
-MAX_README_BYTES = 50_000_000
+LARGEST = {MODEL_NAME: MAX_BYTES, DOMAIN_NAME: MAX_DOMAIN_BYTES, README_NAME: 50_000_000}  # bytes
 PRIVATE_RANDOMNESS = "private randomness"  # the only check that an honest NOT PRIVATE release fails
 _SOFTWARE = re.compile(r"dpgm [0-9]{1,6}(\.[0-9]{1,6}){0,3}([abc.+-][a-z0-9]{1,20})?")
+SIGNATURE_FILE = "signature file, if any"
 _OPENS = "the generator opens"
 _NOT_TRIED = "not tried, because another check failed"
 # Relative tolerance below the recomputed epsilon: accountants of other versions discretise a little differently.
 EPSILON_SLACK = 1e-4
 # Relative tolerance above it: a certificate that states much more than its mechanisms cost has lost a mechanism.
 EPSILON_EXCESS = 1e-3
-_MOST_NAMES = 100  # files of a folder that are listed; a release has five
 
 
 @dataclass(frozen=True)
@@ -76,13 +74,14 @@ class Verification:
     """All checks of one release.
 
     `epsilon` is the recomputed cost of the mechanisms, infinite if it could not be computed; `warnings` are about
-    guarantees that hold but are weak.
+    guarantees that hold but are weak. `signature` is "none", "not checked" (no key was given), "valid" or "not valid".
     """
 
     certificate: Certificate
     checks: tuple[Check, ...]
     epsilon: float
     warnings: tuple[str, ...] = ()
+    signature: str = "none"
 
     @property
     def ok(self) -> bool:
@@ -110,11 +109,11 @@ def verify(path: str | Path, *, signed_by: "str | Path | None" = None) -> Verifi
         UsageError: the key cannot be read.
     """
     key = None if signed_by is None else read_public_key(signed_by)
-    return examine(Path(path), key=key)[0]
+    return examine(ReleaseFolder(path), key=key)[0]
 
 
 def examine(
-    folder: Path, *, key: "Ed25519PublicKey | None" = None, cache: bool = False
+    folder: ReleaseFolder, *, key: "Ed25519PublicKey | None" = None, cache: bool = False
 ) -> tuple[Verification, tuple[Domain, Generator] | None]:
     """All checks of a release folder; and its domain and generator if all of them passed, or only randomness failed.
 
@@ -128,8 +127,12 @@ def examine(
         *promised,
         *_text_checks(folder, certificate),
         *file_checks(folder, certificate),
-        *(() if key is None else (_check(f"signed by {fingerprint(key)}", why_not_signed(folder, key)),)),
+        _check(SIGNATURE_FILE, why_no_signature(folder)),
     ]
+    signature = "not checked" if SIGNATURE_NAME in folder.names else "none"
+    if key is not None:
+        checks.append(_check(f"signed by {fingerprint(key)}", why_not_signed(folder, key)))
+        signature = "valid" if checks[-1].ok else "none" if signature == "none" else "not valid"
     domain, readable = _domain_check(folder)
     checks.append(readable)
     if domain is not None:
@@ -147,7 +150,7 @@ def examine(
     else:
         checks.append(_check(_OPENS, _NOT_TRIED))
     checks.append(_randomness_check(certificate))
-    verification = Verification(certificate, tuple(checks), epsilon, weaknesses)
+    verification = Verification(certificate, tuple(checks), epsilon, weaknesses, signature)
     return verification, None if domain is None or generator is None else (domain, generator)
 
 
@@ -268,17 +271,16 @@ def _highest(recomputed: float) -> float:
     return recomputed * (1 + EPSILON_EXCESS) + 1e-6
 
 
-def file_checks(folder: Path, certificate: Certificate) -> tuple[Check, ...]:
+def file_checks(folder: ReleaseFolder, certificate: Certificate) -> tuple[Check, ...]:
     """Whether the folder has exactly the files of a release, unchanged; a signature is optional."""
-    with os.scandir(folder) as entries:
-        present = {entry.name for entry in islice(entries, _MOST_NAMES)} - {SIGNATURE_NAME}
+    present = folder.names - {SIGNATURE_NAME}
     listed = _why_names_differ(set(certificate.files), set(FILES), "the certificate does not list {!r}")
     in_folder = _why_names_differ(present, {CERTIFICATE_NAME, *FILES}, "{!r} is missing")
     hashes = (_check(f"sha256 of {name}", _why_hash_differs(folder, name, certificate)) for name in sorted(FILES))
     return (_check("listed files", listed), _check("folder listing", in_folder), *hashes)
 
 
-def _why_names_differ(names: set[str], expected: set[str], missing: str) -> str | None:
+def _why_names_differ(names: Set[str], expected: Set[str], missing: str) -> str | None:
     for extra in sorted(names - expected):
         return f"{extra[:60]!r} is not a file of a release"
     for absent in sorted(expected - names):
@@ -286,17 +288,17 @@ def _why_names_differ(names: set[str], expected: set[str], missing: str) -> str 
     return None
 
 
-def _why_hash_differs(folder: Path, name: str, certificate: Certificate) -> str | None:
+def _why_hash_differs(folder: ReleaseFolder, name: str, certificate: Certificate) -> str | None:
     try:
-        same = sha256_of(folder / name) == certificate.files.get(name, "")
+        same = folder.sha256(name, LARGEST[name]) == certificate.files.get(name, "")
     except ArtefactError as error:
         return str(error)
     return None if same else "the file is not the one the certificate describes"
 
 
-def _text_checks(folder: Path, certificate: Certificate) -> tuple[Check, ...]:
+def _text_checks(folder: ReleaseFolder, certificate: Certificate) -> tuple[Check, ...]:
     """Whether the certificate is in its canonical form, and has only sentences that `dpgm` writes."""
-    text = read_text(folder / CERTIFICATE_NAME, LARGEST_CERTIFICATE)
+    text = folder.text(CERTIFICATE_NAME, LARGEST_CERTIFICATE)
     try:
         stated = stated_domain(certificate)
         found = () if stated is None else discovery_statements(stated, certificate.delta)
@@ -310,16 +312,22 @@ def _text_checks(folder: Path, certificate: Certificate) -> tuple[Check, ...]:
 
 
 def _randomness_check(certificate: Certificate) -> Check:
-    unknown = [source for source in certificate.randomness.split("; ") if source not in PRIVATE_NAMES]
-    why = f"it is called private, but its noise came from {unknown[0][:60]!r}" if unknown else None
-    return _check(
-        PRIVATE_RANDOMNESS, why if certificate.private else "the run was seeded or otherwise marked NOT PRIVATE"
-    )
+    """Whether the noise came from private sources, each listed once and in order, as a fit writes them."""
+    sources = certificate.randomness.split("; ")
+    unknown = [source for source in sources if source not in PRIVATE_NAMES]
+    why = None
+    if not certificate.private:
+        why = "the run was seeded or otherwise marked NOT PRIVATE"
+    elif unknown:
+        why = f"it is called private, but its noise came from {unknown[0][:60]!r}"
+    elif sources != sorted(set(sources)):
+        why = "a source of noise is listed twice or out of order"
+    return _check(PRIVATE_RANDOMNESS, why)
 
 
-def _domain_check(folder: Path) -> tuple[Domain | None, Check]:
+def _domain_check(folder: ReleaseFolder) -> tuple[Domain | None, Check]:
     try:
-        text = read_text(folder / DOMAIN_NAME, MAX_DOMAIN_BYTES)
+        text = folder.text(DOMAIN_NAME, LARGEST[DOMAIN_NAME])
         domain = read_domain(text)
     except ArtefactError as error:
         return None, _check(DOMAIN_NAME, str(error))
@@ -431,16 +439,18 @@ def _why_model_differs(settings: Settings, model: Any) -> str | None:
     return None
 
 
-def _readme_check(folder: Path, certificate: Certificate, domain: Domain) -> Check:
+def _readme_check(folder: ReleaseFolder, certificate: Certificate, domain: Domain) -> Check:
     label = f"{README_NAME} says what the certificate says"
     try:
-        same = read_text(folder / README_NAME, MAX_README_BYTES) == release_readme(certificate, domain)
+        same = folder.text(README_NAME, LARGEST[README_NAME]) == release_readme(certificate, domain)
     except ArtefactError as error:
         return _check(label, str(error))
     return _check(label, None if same else "it was changed, or written by another version")
 
 
-def _generator_check(folder: Path, certificate: Certificate, domain: Domain) -> tuple[Generator | None, Check]:
+def _generator_check(
+    folder: ReleaseFolder, certificate: Certificate, domain: Domain
+) -> tuple[Generator | None, Check]:
     """Whether the generator can be rebuilt from the tensors: a correct hash does not make a file valid."""
     try:
         generator = open_generator(folder, certificate, domain)
@@ -451,13 +461,8 @@ def _generator_check(folder: Path, certificate: Certificate, domain: Domain) -> 
     return generator, _check(_OPENS, None)
 
 
-def open_generator(folder: Path, certificate: Certificate, domain: Domain) -> Generator:
+def open_generator(folder: ReleaseFolder, certificate: Certificate, domain: Domain) -> Generator:
     """The generator in an untrusted folder; raises ArtefactError if it is not valid."""
-    tensors = read_tensors(folder / MODEL_NAME)
+    tensors = read_tensors(folder.read(MODEL_NAME, LARGEST[MODEL_NAME]), MODEL_NAME)
     architecture = dict(certificate.model)
     return rebuild(str(architecture.get("kind")), architecture, tensors, domain)
-
-
-def is_signed(folder: Path) -> bool:
-    """Whether the folder has a signature, by whomever."""
-    return (folder / SIGNATURE_NAME).exists()

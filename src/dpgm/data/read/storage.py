@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain
 from dpgm.data.items import digits_only, empty_as_null
+from dpgm.data.read.person_ids import person_ids
 from dpgm.data.records import Records, concatenate, index_dtype
 from dpgm.data.values import Place, as_texts
 from dpgm.errors import DiskError, InputError, UsageError
@@ -185,11 +186,11 @@ class Persons:
         self._parts: list[pa.Array] = []
 
     def add(self, column: pa.Array, where: Place) -> None:
-        """Add texts or whole numbers, none missing; white space around a text is ignored."""
+        """Add texts or whole numbers, none missing; texts are compared as `person_id` says."""
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
         if not pa.types.is_integer(column.type) or pa.types.is_uint64(column.type):
-            column = empty_as_null(pc.utf8_trim_whitespace(as_texts(column, where)))
+            column = empty_as_null(person_ids(as_texts(column, where)))
         if column.null_count:
             row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
             raise InputError(f"{where(row)}: the person is missing; every row needs one.")
