@@ -94,6 +94,13 @@ def decimal_text(value: Decimal) -> str:
     return str(int(value)) if value == value.to_integral_value() else format(value.normalize(), "f")
 
 
+def is_missing(value: Any) -> bool:
+    """Whether a Python value stands for a missing one: None, NaN, NA, NaT."""
+    if isinstance(value, (float, np.floating)):
+        return math.isnan(value)
+    return value is None or type(value).__name__ in _PANDAS_MISSING
+
+
 def scalar_text(value: Any) -> str | None:
     """A Python value from JSON or a frame as text; None if it is missing.
 
@@ -186,8 +193,7 @@ def object_lists(rows: Sequence[Any], where: Place) -> pa.Array:
     flat: list[Any] = []
     lengths = []
     for row, items in enumerate(rows):
-        is_nan = isinstance(items, float) and math.isnan(items)
-        if items is None or is_nan or type(items).__name__ in _PANDAS_MISSING:
+        if is_missing(items):
             lengths.append(0)
         elif isinstance(items, (list, tuple, set, frozenset, np.ndarray)):
             flat.extend(items)
@@ -222,9 +228,10 @@ def _typed_column(values: Sequence[Any]) -> pa.Array | None:
 def _item_text(value: Any) -> str | None:
     if isinstance(value, (bool, np.bool_)):
         raise TypeError
-    if isinstance(value, (int, float, np.number)) and value < 0:
+    text = scalar_text(value)
+    if text is not None and text.startswith("-") and not isinstance(value, (str, bytes)):  # a negative number
         raise ValueError
-    return scalar_text(value)
+    return text
 
 
 def any_type(read: Reader) -> Reader:

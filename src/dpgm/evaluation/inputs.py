@@ -17,8 +17,8 @@ from dpgm.data.domain import Categorical, Domain, ShapedNumber
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.items import escape_formula
 from dpgm.data.read.frames import arrow_table, as_records, checked_frame, long_records, package_of
+from dpgm.data.read.pandas_columns import drafted_column
 from dpgm.data.records import Records, sort_rows
-from dpgm.data.values import object_texts
 from dpgm.errors import UsageError
 from dpgm.evaluation.raw_columns import (
     NO_NOTES,
@@ -218,18 +218,7 @@ def _as_table(data: object) -> Any:
     names = [str(name) for name in frame.columns]
     if len(set(names)) < len(names):
         raise UsageError("two columns of the frame have the same name; names must differ.")
-    return pa.table({name: _arrow_column(frame.iloc[:, at], name) for at, name in enumerate(names)})
-
-
-def _arrow_column(series: Any, name: str) -> pa.Array:
-    """A pandas column as an Arrow array; mixed objects, and moments that may differ in their offset, become texts."""
-    try:
-        column = pa.array(series, from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-        column = None
-    if column is None or (series.dtype == object and pa.types.is_timestamp(column.type)):
-        return object_texts(series.astype(object).tolist(), lambda row: f"row {row + 1}, column {name!r}")
-    return column
+    return pa.table({name: drafted_column(frame.iloc[:, at], name) for at, name in enumerate(names)})
 
 
 def _without_domain(real: pa.Table, synthetic: pa.Table, notes: Notes) -> Inputs:

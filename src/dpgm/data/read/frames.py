@@ -4,8 +4,6 @@ Kinds of columns come from the domain or from the schema of the frame (its dtype
 Python objects is a column of texts, whatever it contains.
 """
 
-import datetime
-import json
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -14,9 +12,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from dpgm.data.domain import Date, DateTime, Domain, Field, Image, ItemSet, Numeric, ShapedNumber
+from dpgm.data.domain import Domain
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.encoding import TableEncoder
 from dpgm.data.formats import Source
@@ -24,10 +21,11 @@ from dpgm.data.items import flat_column, is_list
 from dpgm.data.read.arrays import from_matrix
 from dpgm.data.read.columns import Chunk, Columns, read_columns
 from dpgm.data.read.options import ReadOptions
+from dpgm.data.read.pandas_columns import Convert, column_of_field, column_of_items, drafted_column, type_of
 from dpgm.data.read.readers import domain_of_schema, read_with_discovery
 from dpgm.data.read.storage import Persons, limit_rows_per_person
 from dpgm.data.records import Records, concatenate
-from dpgm.data.values import Place, any_type, in_column, numbered, object_lists, object_texts, seconds_of
+from dpgm.data.values import in_column, numbered
 from dpgm.errors import InputError, UsageError
 from dpgm.validation import near
 
@@ -42,7 +40,6 @@ _NO_DOMAIN = (
     "a frame needs a public domain: pass `domain=` (`dpgm.Domain.draft` drafts one), or `discover=True` to take"
     " names and types of the columns from the frame and find all values privately."
 )
-_ARROW_ERRORS = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
 
 
 @dataclass(frozen=True)
@@ -86,7 +83,8 @@ def as_records(data: object, domain: DomainLike | None = None) -> Records:
                 f" are {listed or 'none'}."
             )
     encoder = TableEncoder(domain)
-    table = _table(data, [field.name for field in domain.fields], domain)
+    fields = {field.name: field for field in domain.fields}
+    table = _table(data, list(fields), lambda series, name: column_of_field(series, name, fields[name]))
     return concatenate([encoder.encode(chunk.table, chunk.place) for chunk in _chunks(table)])
 
 
@@ -158,7 +156,10 @@ def read_frame(
 
 def _long(data: Any, options: ReadOptions) -> tuple[Records, Source]:
     """Records of a frame with one row per person and item."""
-    columns = frame_columns(data, [name for name in (options.person, options.item) if name is not None])
+    names = [name for name in (options.person, options.item) if name is not None]
+    columns = frame_columns(data, names, item=options.item)
+    for name, option in ((options.person, "person"), (options.item, "item")):
+        columns.required(name, option)
     return read_with_discovery(options, lambda options: read_columns(columns, options))
 
 
@@ -204,17 +205,7 @@ def frame_schema(data: Any) -> pa.Schema:
     """Names and types of a frame's columns by its dtypes; Python objects and categories are texts."""
     if package_of(data) != "pandas":
         return arrow_table(data).schema
-    head = data.iloc[:0]
-    kinds = []
-    for at, name in enumerate(head.columns):
-        series = head.iloc[:, at]
-        untyped = str(series.dtype) in ("object", "category")
-        try:
-            kind = pa.string() if untyped else pa.array(series, from_pandas=True).type
-        except _ARROW_ERRORS:
-            kind = pa.null()  # cannot be modelled
-        kinds.append((str(name), kind))
-    return pa.schema(kinds)
+    return pa.schema([(str(name), type_of(data.iloc[:, at])) for at, name in enumerate(data.columns)])
 
 
 def _pandas_dtypes(data: Any) -> tuple[tuple[str, str], ...]:
@@ -234,21 +225,28 @@ def _pandas_dtypes(data: Any) -> tuple[tuple[str, str], ...]:
 # -- its columns as Arrow ------------------------------------------------------------------------------------------
 
 
-def arrow_table(frame: Any) -> pa.Table:
-    """A frame of polars or pyarrow as an Arrow table."""
+def arrow_table(frame: Any, names: Sequence[str] | None = None) -> pa.Table:
+    """A frame of polars or pyarrow, or the named columns of it, as an Arrow table."""
     if package_of(frame) != "polars":
-        return frame
-    try:
-        return frame.to_arrow()
-    except Exception:  # polars raises kinds of its own for columns of Python objects
-        raise InputError("a column of the frame holds Python objects; convert it to one type first.") from None
+        return frame if names is None else frame.select(names)
+    chosen = frame.columns if names is None else names
+    try:  # column by column, because polars takes some names for patterns of names
+        return pa.table({name: frame.get_column(name).to_arrow() for name in chosen})
+    except Exception:  # polars raises errors of its own for types that Arrow does not have
+        raise InputError("a column of the frame has a type that Arrow does not have; convert it first.") from None
 
 
-def frame_columns(data: Any, names: Sequence[str], *, infer: bool = False) -> Columns:
-    """Some columns of a frame, categories decoded; with `infer`, the types of Python objects are inferred."""
+def frame_columns(
+    data: Any, names: Sequence[str], *, item: str | None = None, convert: Convert = column_of_field
+) -> Columns:
+    """Some columns of a frame, categories decoded; `item` may hold lists, and pandas columns are read by `convert`."""
     known = column_names(data)
     _refuse_repeated(known, known)
-    table = _table(data, [name for name in dict.fromkeys(names) if name in known], infer=infer)
+    table = _table(
+        data,
+        [name for name in dict.fromkeys(names) if name in known],
+        lambda series, name: (column_of_items if name == item else convert)(series, name),
+    )
     table = pa.table({name: _decoded(table.column(name)) for name in table.column_names})
     kinds = {entry.name: entry.type for entry in table.schema}
     return Columns(
@@ -273,61 +271,15 @@ def _chunks(table: pa.Table) -> list[Chunk]:
     return [Chunk(table.slice(start, _CHUNK), numbered("row", rows[start:])) for start in starts]
 
 
-def _table(data: Any, names: list[str], domain: Domain | None = None, *, infer: bool = False) -> pa.Table:
-    """Some columns of a frame as an Arrow table; pandas columns are converted as the domain describes them."""
+def _table(data: Any, names: list[str], convert: Convert) -> pa.Table:
+    """Some columns of a frame as an Arrow table; those of pandas are read by `convert`."""
     known = column_names(data)
     _refuse_repeated(names, known)
     if package_of(data) != "pandas":
-        return arrow_table(data).select(names)
-    fields = {} if domain is None else {field.name: field for field in domain.fields}
-    return pa.table(
-        {name: _pandas_column(data.iloc[:, known.index(name)], name, fields.get(name), infer) for name in names}
-    )
+        return arrow_table(data, names)
+    return pa.table({name: convert(data.iloc[:, known.index(name)], name) for name in names})
 
 
 def _decoded(column: Any) -> Any:
     """A column with its categories decoded."""
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-
-
-def _pandas_column(series: Any, name: str, field: Field | None, infer: bool) -> Any:
-    """A pandas column as an Arrow array (item sets as lists).
-
-    Columns of Python objects are converted value by value, so that a value of another type changes no other row.
-    """
-    place = in_column(numbered("row", range(1, len(series) + 2)), name)
-    try:
-        if isinstance(field, (ItemSet, Image)):
-            return object_lists([_listed(value) for value in series.tolist()], place)
-        if series.dtype == object and not infer:
-            return pa.array(series, type=pa.string(), from_pandas=True)  # faster, if all values are texts
-        return pa.array(series, from_pandas=True)
-    except (*_ARROW_ERRORS, UnicodeError):
-        values = series.astype(object).tolist()
-    if infer and any(isinstance(value, (list, tuple, set, frozenset)) for value in values):
-        return any_type(object_lists)(values, place)
-    if isinstance(field, (Numeric, ShapedNumber)):  # booleans are numbers, as in a column of booleans
-        values = [int(value) if isinstance(value, (bool, np.bool_)) else value for value in values]
-    if isinstance(field, (Date, DateTime, ShapedNumber)) and field.pattern is not None:
-        return _dates_and_texts(values, field.pattern, place)
-    return object_texts(values, place)
-
-
-def _dates_and_texts(values: Sequence[Any], pattern: str, place: Place) -> pa.Array:
-    """Times from a mixed column: date objects unchanged, as in a column of dates, and texts by their pattern."""
-    texts, nothing = object_texts(values, place), pa.scalar(None, type=pa.string())
-    is_date = np.array([isinstance(value, datetime.date) for value in values], dtype=np.bool_)
-    dates, no_date = seconds_of(pc.if_else(is_date, texts, nothing), place, ("",))
-    written, no_text = seconds_of(pc.if_else(is_date, nothing, texts), place, ("",), pattern)
-    seconds = np.where(is_date, dates, written).astype(np.int64)
-    return pa.array(seconds, mask=np.where(is_date, no_date, no_text)).cast(pa.timestamp("s"))
-
-
-def _listed(value: Any) -> Any:
-    """A list of items, parsed if it is written as JSON text."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value) if value.strip() else None
-    except (ValueError, RecursionError):
-        return value  # refused later, with its row
