@@ -16,7 +16,7 @@ import pyarrow as pa
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.encoding import TableEncoder
-from dpgm.data.formats import Source
+from dpgm.data.formats import Layout, Source
 from dpgm.data.items import flat_column, is_list
 from dpgm.data.read.arrays import from_matrix
 from dpgm.data.read.columns import Chunk, Columns, read_columns
@@ -155,12 +155,16 @@ def read_frame(
 
 
 def _long(data: Any, options: ReadOptions) -> tuple[Records, Source]:
-    """Records of a frame with one row per person and item."""
-    names = [name for name in (options.person, options.item) if name is not None]
-    columns = frame_columns(data, names, item=options.item)
-    for name, option in ((options.person, "person"), (options.item, "item")):
-        columns.required(name, option)
-    return read_with_discovery(options, lambda options: read_columns(columns, options))
+    """Records of a frame whose rows hold one item, or a list of items, of a person."""
+    person, item = str(options.person), str(options.item)
+    columns = frame_columns(data, [person, item], item=item)
+    columns.required(person, "person")
+    columns.required(item, "item")
+    options = replace(options, shape="long")
+    records, source = read_with_discovery(options, lambda options: read_columns(columns, options))
+    if is_list(frame_schema(data).field(item).type):  # samples hold lists as well
+        source = replace(source, layout=Layout("basket", item=item))
+    return records, source
 
 
 def long_records(data: object, person: str, item: str) -> Records:
@@ -204,7 +208,7 @@ def column_names(data: Any) -> list[str]:
 def frame_schema(data: Any) -> pa.Schema:
     """Names and types of a frame's columns by its dtypes; Python objects and categories are texts."""
     if package_of(data) != "pandas":
-        return arrow_table(data).schema
+        return arrow_table(data.head(0) if package_of(data) == "polars" else data).schema
     return pa.schema([(str(name), type_of(data.iloc[:, at])) for at, name in enumerate(data.columns)])
 
 

@@ -103,7 +103,7 @@ def _categories(series: Any, place: Place, read: Reader) -> Any:
     categories = series.cat.categories
     used = np.flatnonzero(np.bincount(codes[codes >= 0], minlength=len(categories)))
     values = categories.take(used).astype(object).tolist()
-    column = read(values, lambda at: place(int(np.argmax(codes == used[at]))))
+    column = read(values, lambda at: place(int(np.argmax(codes == used[at])) if len(used) else 0))
     position = np.full(len(categories) + 1, -1, dtype=np.int64)  # the last is that of the code -1, for missing
     position[used] = np.arange(len(used))
     return column.take(pa.array(position[codes], mask=codes < 0))
@@ -164,8 +164,11 @@ def _listed(value: Any) -> Any:
 
 def _item_objects(values: Sequence[Any], place: Place) -> pa.Array:
     """One item or a list of items per row."""
-    if set(map(type, values)) <= {str, type(None)}:
+    kinds = set(map(type, values))
+    if kinds <= {str, type(None)}:
         return object_texts(values, place)  # faster
+    if kinds & {np.datetime64, np.timedelta64}:
+        values = [_python_time(value) for value in values]
     lists = [value if isinstance(value, _LISTS) else [] if is_missing(value) else [value] for value in values]
     return object_lists(lists, place)
 
