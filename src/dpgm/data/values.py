@@ -30,6 +30,8 @@ _INT64 = 2.0**63
 _PANDAS_MISSING = ("NAType", "NaTType")  # types of pandas' missing values
 _BLANK = "[ \t\u00a0\u202f]"  # users who state a space also mean no-break spaces
 _LONGEST_SIGN = 20
+_BEYOND = "a date lies beyond the year 9999, or before the year 1; correct the file."
+_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799  # of the years 1 to 9999, since 1970
 _NOT_FINITE = "the value is not a finite number; correct the file."
 # Date formats besides ISO, in the order in which `inspect` tries them: two-digit years first, because they would
 # otherwise be read as years of the first century.
@@ -101,6 +103,11 @@ def is_missing(value: Any) -> bool:
     return value is None or type(value).__name__ in _PANDAS_MISSING
 
 
+def is_sequence(value: Any) -> bool:
+    """Whether a Python value is a list of items, in one of the forms that frames have."""
+    return isinstance(value, (list, tuple, set, frozenset)) or (isinstance(value, np.ndarray) and value.ndim > 0)
+
+
 def scalar_text(value: Any) -> str | None:
     """A Python value from JSON or a frame as text; None if it is missing.
 
@@ -128,6 +135,8 @@ def scalar_text(value: Any) -> str | None:
             raise ValueError
         return None if value.is_nan() else decimal_text(value)
     if isinstance(value, (datetime.date, datetime.time)):
+        if isinstance(value, datetime.date) and not 1 <= value.year <= datetime.MAXYEAR:  # as pandas has it
+            raise ValueError
         return str(value)
     raise TypeError
 
@@ -145,7 +154,7 @@ def as_texts(column: pa.Array, where: Place) -> pa.Array:
         try:  # by way of Python values, so that the text does not depend on the column's unit
             texts = [scalar_text(value) for value in encoded.dictionary.to_pylist()]
         except (ValueError, OverflowError):
-            raise InputError(f"{where(0)} or after: a date lies beyond the year 9999; correct the file.") from None
+            raise InputError(f"{where(0)} or after: {_BEYOND}") from None
         return pa.array(texts, type=pa.string()).take(encoded.indices)
     if not (kinds.is_integer(kind) or kinds.is_boolean(kind) or kinds.is_null(kind)):
         raise InputError(f"{where(0)}: the column must hold texts, numbers or dates; choose another column.")
@@ -195,7 +204,7 @@ def object_lists(rows: Sequence[Any], where: Place) -> pa.Array:
     for row, items in enumerate(rows):
         if is_missing(items):
             lengths.append(0)
-        elif isinstance(items, (list, tuple, set, frozenset, np.ndarray)):
+        elif is_sequence(items):
             flat.extend(items)
             lengths.append(len(items))
         else:
@@ -410,7 +419,9 @@ def seconds_of(
         seconds = pc.fill_null(column.cast(pa.timestamp("s"), safe=False).cast(pa.int64()), 0)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise InputError(no_dates) from None
-    return seconds.to_numpy(zero_copy_only=False).astype(np.float64), absent
+    found = seconds.to_numpy(zero_copy_only=False)
+    refuse_first((found < _FIRST_SECOND) | (found > _LAST_SECOND), where, _BEYOND)
+    return found.astype(np.float64), absent
 
 
 def parse_dates(texts: pa.Array, pattern: str | None = None) -> pa.Array:

@@ -23,6 +23,7 @@ from dpgm.data.values import (
     any_type,
     in_column,
     is_missing,
+    is_sequence,
     numbered,
     object_lists,
     object_texts,
@@ -32,7 +33,6 @@ from dpgm.data.values import (
 Convert: TypeAlias = Callable[[Any, str], Any]  # from a pandas column and its name to an Arrow column
 _NULLABLE = re.compile("U?Int(8|16|32|64)|Float(32|64)|boolean")  # pandas' own dtypes with missing values
 _NUMPY_KINDS = "biufmM"  # booleans, numbers, durations and times; not complex numbers and objects
-_LISTS = (list, tuple, set, frozenset, np.ndarray)
 _TIMES = ((datetime.time, pa.time64("us")), (datetime.timedelta, pa.duration("us")))  # which drafts leave out
 
 
@@ -94,7 +94,7 @@ def _converted(series: Any, name: str, read: Reader, *, fixed: bool = True) -> A
             # As pandas converts short floats to long ones, once one row more makes a column longer floats or objects
             narrow = pa.types.is_float16(column.type) or pa.types.is_float32(column.type)
             return column.cast(pa.float64()) if narrow else column
-    return read(series.astype(object).tolist(), place)
+    return read(_python_values(series), place)
 
 
 def _categories(series: Any, place: Place, read: Reader) -> Any:
@@ -102,7 +102,7 @@ def _categories(series: Any, place: Place, read: Reader) -> Any:
     codes = series.cat.codes.to_numpy()
     categories = series.cat.categories
     used = np.flatnonzero(np.bincount(codes[codes >= 0], minlength=len(categories)))
-    values = categories.take(used).astype(object).tolist()
+    values = _python_values(categories.take(used))
     column = read(values, lambda at: place(int(np.argmax(codes == used[at])) if len(used) else 0))
     position = np.full(len(categories) + 1, -1, dtype=np.int64)  # the last is that of the code -1, for missing
     position[used] = np.arange(len(used))
@@ -112,30 +112,32 @@ def _categories(series: Any, place: Place, read: Reader) -> Any:
 # -- values --------------------------------------------------------------------------------------------------------
 
 
+def _python_values(values: Any) -> list[Any]:
+    """The values of a pandas column or index, times of numpy as pandas stores them in a column of times."""
+    objects: list[Any] = values.astype(object).tolist()
+    if {np.datetime64, np.timedelta64}.isdisjoint(map(type, objects)):
+        return objects
+    return [_python_time(value) if isinstance(value, (np.datetime64, np.timedelta64)) else value for value in objects]
+
+
+def _python_time(value: Any) -> Any:
+    import pandas
+
+    if np.isnat(value):
+        return None
+    try:
+        return pandas.Timestamp(value) if isinstance(value, np.datetime64) else value
+    except ValueError:  # beyond what pandas can hold; refused later, with its row
+        return value
+
+
 def _objects(values: Sequence[Any], place: Place, field: Field | None = None) -> pa.Array:
     """Numbers, texts, booleans, dates and times."""
-    kinds = set(map(type, values))
-    if kinds & {np.datetime64, np.timedelta64}:
-        values = [_python_time(value) for value in values]
     if isinstance(field, (Numeric, ShapedNumber)):  # booleans are numbers, as in a column of booleans
         values = [int(value) if isinstance(value, (bool, np.bool_)) else value for value in values]
     if isinstance(field, (Date, DateTime, ShapedNumber)) and field.pattern is not None:
         return _dates_and_texts(values, field.pattern, place)
     return object_texts(values, place)
-
-
-def _python_time(value: Any) -> Any:
-    """A time of numpy as pandas stores it in a column of times; others unchanged."""
-    import pandas
-
-    if not isinstance(value, (np.datetime64, np.timedelta64)):
-        return value
-    if np.isnat(value):
-        return None
-    try:
-        return pandas.Timestamp(value) if isinstance(value, np.datetime64) else value
-    except ValueError:  # beyond the year 9999
-        return value
 
 
 def _dates_and_texts(values: Sequence[Any], pattern: str, place: Place) -> pa.Array:
@@ -164,18 +166,15 @@ def _listed(value: Any) -> Any:
 
 def _item_objects(values: Sequence[Any], place: Place) -> pa.Array:
     """One item or a list of items per row."""
-    kinds = set(map(type, values))
-    if kinds <= {str, type(None)}:
+    if set(map(type, values)) <= {str, type(None)}:
         return object_texts(values, place)  # faster
-    if kinds & {np.datetime64, np.timedelta64}:
-        values = [_python_time(value) for value in values]
-    lists = [value if isinstance(value, _LISTS) else [] if is_missing(value) else [value] for value in values]
+    lists = [value if is_sequence(value) else [] if is_missing(value) else [value] for value in values]
     return object_lists(lists, place)
 
 
 def _drafted_objects(values: Sequence[Any], place: Place) -> pa.Array:
     present = [value for value in values if not is_missing(value)]
-    if any(isinstance(value, _LISTS) for value in present):
+    if any(is_sequence(value) for value in present):
         return any_type(object_lists)(values, place)
     for kind, stored in _TIMES:
         if present and all(isinstance(value, kind) for value in present):
