@@ -16,7 +16,16 @@ from dpgm.data.decoding import decode
 from dpgm.data.domain import Categorical, Domain, ShapedNumber
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.items import escape_formula
-from dpgm.data.read.frames import arrow_table, as_records, checked_frame, long_records, package_of
+from dpgm.data.read.frames import (
+    arrow_table,
+    as_records,
+    checked_frame,
+    column_names,
+    is_frame,
+    long_records,
+    package_of,
+    without_column,
+)
 from dpgm.data.read.pandas_columns import drafted_column
 from dpgm.data.records import Records, sort_rows
 from dpgm.errors import UsageError
@@ -30,6 +39,7 @@ from dpgm.evaluation.raw_columns import (
     set_columns,
 )
 
+from dpgm.validation import near
 
 @dataclass(frozen=True)
 class Outside:
@@ -157,7 +167,10 @@ def inputs_of(
 def long_inputs(
     real: object, synthetic: object, person: str | None, item: str | None, domain: Domain | None
 ) -> Inputs:
-    """Make frames with one row per person and item (or records) comparable, as one item set per person."""
+    """Make frames with items or lists of items of persons (or records) comparable, as one item set per person.
+
+    A synthetic frame of lists may lack the column of persons: then every row is a person.
+    """
     if person is None or item is None:
         raise UsageError("long data need both `person` and `item`: the columns of persons and of items.")
     first, second = (
@@ -166,6 +179,14 @@ def long_inputs(
     if domain is None or domain.is_open:
         domain = first.domain
     return Inputs(with_domain(first, domain), with_domain(second, domain), None)
+
+
+def without_persons(real: object, synthetic: object, person: str) -> tuple[object, object]:
+    """Both sides without the column of persons, which the real frame must have."""
+    real, synthetic = checked_frame(real), checked_frame(synthetic)
+    if is_frame(real) and person not in column_names(real):
+        raise UsageError(f"the real data has no column {person!r} for `person`{near(person, column_names(real))}.")
+    return without_column(real, person), without_column(synthetic, person)
 
 
 def _decoded(records: Records) -> pa.Table:

@@ -24,18 +24,25 @@ from dpgm.data.read.options import ReadOptions
 from dpgm.data.read.pandas_columns import Convert, column_of_field, column_of_items, drafted_column, type_of
 from dpgm.data.read.readers import domain_of_schema, read_with_discovery
 from dpgm.data.read.storage import Persons, limit_rows_per_person
-from dpgm.data.records import Records, concatenate
+from dpgm.data.records import Dtypes, Records, concatenate
 from dpgm.data.values import in_column, numbered
 from dpgm.errors import InputError, UsageError
 from dpgm.validation import near
 
 _FRAMES = ("pandas", "polars", "pyarrow")
+_DATABASES = ("sqlite3", "sqlalchemy")
 _FRAME = "the frame"  # instead of a file name in messages
 _CHUNK = 65_536  # rows
-# Dtypes that pandas may have inferred from the values; one with a named time zone is taken as stated.
-_INFERRED_DTYPE = re.compile(
-    r"u?int64|float64|complex128|bool|object|str|(datetime|timedelta)64\[\w+(, UTC([+-]\d\d:\d\d)?)?\]"
-)
+# Dtypes that pandas and polars may have inferred from the values; one with a named time zone is taken as stated.
+_INFERRED_DTYPE = {
+    "pandas": re.compile(
+        r"u?int64|float64|complex128|bool|object|str|(datetime|timedelta)64\[\w+(, UTC([+-]\d\d:\d\d)?)?\]"
+    ),
+    "polars": re.compile(
+        r"Int64|Int128|Float64|Boolean|String|Date|Time|Null|Object|(Duration|List|Array|Struct)\b.*"
+        r"|Datetime\(time_unit='us', time_zone=(None|'UTC')\)"
+    ),
+}
 _NO_DOMAIN = (
     "a frame needs a public domain: pass `domain=` (`dpgm.Domain.draft` drafts one), or `discover=True` to take"
     " names and types of the columns from the frame and find all values privately."
@@ -48,7 +55,7 @@ class FrameRecords:
 
     records: Records
     source: Source | None
-    dtypes: tuple[tuple[str, str], ...] = ()
+    dtypes: Dtypes = ()
 
 
 def as_records(data: object, domain: DomainLike | None = None) -> Records:
@@ -119,7 +126,7 @@ def read_frame(
         raise UsageError(_NO_DOMAIN)
     if not len(data):  # type: ignore[arg-type]
         raise InputError("the frame has no rows; give at least one.")
-    names, dtypes = column_names(data), _pandas_dtypes(data)
+    names, dtypes = column_names(data), _dtypes(data)
     options = ReadOptions(person=person, item=item, rows_per_person=rows_per_person)
     if item is not None and person is None and item not in names:
         raise UsageError(
@@ -133,8 +140,8 @@ def read_frame(
         if item is not None:  # holds lists, which the dtype of a column of Python objects does not say
             schema = schema.set(schema.get_field_index(item), schema.field(item).with_type(pa.list_(pa.string())))
         domain = domain_of_schema(schema, person=person)
-        if any(not dtype for name, dtype in dtypes if name != person):
-            domain = replace(domain, origin="judged")  # pandas inferred kinds from the values
+        if any(not dtype or isinstance(dtype, type) for name, dtype in dtypes if name != person):
+            domain = replace(domain, origin="judged")  # pandas or polars may have inferred kinds from the values
     elif discover and not domain.is_open:
         raise UsageError("the domain leaves nothing to discover; leave out `discover`.")
     field = domain.item_set
@@ -168,10 +175,17 @@ def _long(data: Any, options: ReadOptions) -> tuple[Records, Source]:
 
 
 def long_records(data: object, person: str, item: str) -> Records:
-    """Records of a frame with one row per person and item, with all items that occur: for evaluation, not for a fit."""
+    """Records of a frame with items or lists of items of persons, with all that occur: for evaluation, not for a fit.
+
+    Without a column `person`, as samples that hold lists are, every row is a person.
+    """
     data = checked_frame(data)
     if not is_frame(data):
         raise UsageError("`person` and `item` are for frames of pandas, polars or pyarrow, and for files.")
+    names = column_names(data)
+    if person not in names and names == [item]:
+        columns = frame_columns(data, names, item=item)
+        return read_columns(columns, ReadOptions(shape="basket", item=item, assume_public_items=True))[0]
     return _long(data, ReadOptions(person=person, item=item, assume_public_items=True))[0]
 
 
@@ -193,6 +207,11 @@ def checked_frame(data: object) -> Any:
     package, kind = package_of(data), type(data).__name__
     if package == "polars" and kind == "LazyFrame":
         return data.collect()  # type: ignore[attr-defined]
+    if package in _DATABASES:
+        raise UsageError(
+            "a connection to a database is no frame; read a table from it and give that, such as"
+            " `pandas.read_sql('SELECT * FROM visits', connection)`."
+        )
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
     if (package in ("pandas", "polars") and kind == "Series") or isinstance(data, (pa.Array, pa.ChunkedArray)):
@@ -205,6 +224,15 @@ def column_names(data: Any) -> list[str]:
     return [str(name) for name in (data.column_names if hasattr(data, "column_names") else data.columns)]
 
 
+def without_column(data: Any, name: str) -> Any:
+    """A frame without a column; anything else unchanged."""
+    if not is_frame(data) or name not in column_names(data):
+        return data
+    if package_of(data) == "pandas":
+        return data.iloc[:, [at for at, one in enumerate(column_names(data)) if one != name]]
+    return data.drop(name) if package_of(data) == "polars" else data.drop_columns([name])
+
+
 def frame_schema(data: Any) -> pa.Schema:
     """Names and types of a frame's columns by its dtypes; Python objects and categories are texts."""
     if package_of(data) != "pandas":
@@ -212,18 +240,27 @@ def frame_schema(data: Any) -> pa.Schema:
     return pa.schema([(str(name), type_of(data.iloc[:, at])) for at, name in enumerate(data.columns)])
 
 
-def _pandas_dtypes(data: Any) -> tuple[tuple[str, str], ...]:
-    """The dtypes of sampled frames; empty for a dtype that pandas may have inferred from the values.
+def _dtypes(data: Any) -> Dtypes:
+    """The dtypes of sampled frames, those of polars as objects; empty for a dtype that may come from the values.
 
     One missing value turns whole numbers into floats, and one odd value turns anything into objects: samples of that
     dtype would reveal it.
     """
-    if package_of(data) != "pandas":
+    package = package_of(data)
+    if package == "pyarrow":
         return ()
     return tuple(
-        (str(name), "" if _INFERRED_DTYPE.fullmatch(str(dtype)) else str(dtype))
-        for name, dtype in zip(data.columns, data.dtypes, strict=True)
+        (name, _stated_dtype(dtype, package)) for name, dtype in zip(column_names(data), data.dtypes, strict=True)
     )
+
+
+def _stated_dtype(dtype: Any, package: str) -> Any:
+    if _INFERRED_DTYPE[package].fullmatch(str(dtype)):
+        return ""
+    if package == "pandas":
+        return str(dtype)
+    # Of decimals as polars infers them, the places after the point are those of the longest value: the type alone.
+    return type(dtype) if str(dtype).startswith("Decimal(precision=38,") else dtype
 
 
 # -- its columns as Arrow ------------------------------------------------------------------------------------------
