@@ -616,7 +616,9 @@ def _category_cases(codes: list[Any]) -> Iterator[Case]:
 
     def flat(rng: random.Random) -> dict[str, Any]:
         odd = rng.choice([datetime.date(2020, 1, 31), "x", b"5"]) if rng.random() < 0.03 else 7
-        return flat_values(rng, [*KNOWN, *ODD], codes) | {"size": rng.choice([0.5, 3, np.float32(7), None, "5", odd])}
+        return flat_values(rng, [*KNOWN, *ODD], codes) | {
+            "size": rng.choice([0.5, 3, np.float32(7), None, "5", odd])
+        }
 
     def bits(rng: random.Random) -> dict[str, Any]:
         odd = rng.random() < 0.1
@@ -630,7 +632,9 @@ def _category_cases(codes: list[Any]) -> Iterator[Case]:
 
     def items(rng: random.Random) -> Any:
         usual, who = rng.choice([5, "a", "01", 10**10]), next(_serial)
-        return rng.choice([who, who, f"p{who}"]), people(rng, lambda rng: rng.choice([usual, usual, rng.choice(ODD)]))
+        return rng.choice([who, who, f"p{who}"]), people(
+            rng, lambda rng: rng.choice([usual, usual, rng.choice(ODD)])
+        )
 
     def some_lists(rng: random.Random) -> Any:
         pool = [["a", 5], [], ("01",), {7}, np.array([1, 5]), None, "a", 5, 0.5, [None, "é"]]
@@ -858,7 +862,9 @@ def _open_cases() -> Iterator[Case]:
             rng, lambda rng: rng.choice([0, 1, 5, 5, 10**10, "01", None, 0.5])
         )
 
-    yield Case("long pandas", mixed_persons, long_frame(None), {"person": "who", "item": "what", "domain": TEXT_SET})
+    yield Case(
+        "long pandas", mixed_persons, long_frame(None), {"person": "who", "item": "what", "domain": TEXT_SET}
+    )
 
 
 def _stay_cases() -> Iterator[Case]:

@@ -80,8 +80,8 @@ def format_of(path: str | os.PathLike[str], format: str | None = None, *, writte
         raise UsageError(f"{os.fspath(path)}: no format has this ending; write one of {_WRITTEN_ENDINGS}.")
     if stem.endswith(_DATABASES):
         raise UsageError(
-            f"{os.fspath(path)}: is a database; export the table to read to a .csv or .parquet file, or fit a frame of it"
-            " (`pandas.read_sql('SELECT * FROM visits', connection)`)."
+            f"{os.fspath(path)}: is a database; export a table of it to a .csv or .parquet file, or give a frame:"
+            " `pandas.read_sql('SELECT * FROM visits', connection)`."
         )
     advice = f"use one of {_READ_ENDINGS} (`format` names what is read)"
     raise UsageError(

@@ -42,7 +42,15 @@ from dpgm.evaluation.counting_queries import (
 )
 from dpgm.evaluation.downstream import Accuracy, downstream
 from dpgm.evaluation.file_inputs import file_inputs
-from dpgm.evaluation.inputs import Inputs, Outside, check_comparable, inputs_of, long_inputs, position_names, without_persons
+from dpgm.evaluation.inputs import (
+    Inputs,
+    Outside,
+    check_comparable,
+    inputs_of,
+    long_inputs,
+    position_names,
+    without_persons,
+)
 from dpgm.evaluation.raw_columns import LeftOut, RawColumns, Rows, compared_records, sample_rows
 from dpgm.notebook import html_table
 

@@ -38,8 +38,8 @@ from dpgm.evaluation.raw_columns import (
     raw_columns,
     set_columns,
 )
-
 from dpgm.validation import near
+
 
 @dataclass(frozen=True)
 class Outside:

@@ -355,7 +355,9 @@ class _Column:
             kind = "date" if days else self.temporal
             return kind, self._dates_reason(kind)
         if is_identifier(self.name) and not self.is_fraction:  # as `domain_of_schema` judges
-            reason = f"an identifier, as its name says, so samples carry fresh ones (to model it: --kind '{self.name}="
+            reason = (
+                f"an identifier, as its name says, so samples carry fresh ones (to model it: --kind '{self.name}="
+            )
             return "identifier", f"{reason}{'integer' if self.is_whole else 'categorical'}')"
         if not self.values:
             return "ignored", "no row has a value in it"

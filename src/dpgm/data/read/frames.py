@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpgm.data.domain import Domain
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.encoding import TableEncoder
 from dpgm.data.formats import Layout, Source
@@ -21,7 +20,7 @@ from dpgm.data.items import flat_column, is_list
 from dpgm.data.read.arrays import from_matrix
 from dpgm.data.read.columns import Chunk, Columns, read_columns
 from dpgm.data.read.options import ReadOptions
-from dpgm.data.read.pandas_columns import Convert, column_of_field, column_of_items, drafted_column, type_of
+from dpgm.data.read.pandas_columns import Convert, column_of_field, column_of_items, type_of
 from dpgm.data.read.readers import domain_of_schema, read_with_discovery
 from dpgm.data.read.storage import Persons, limit_rows_per_person
 from dpgm.data.records import Dtypes, Records, concatenate

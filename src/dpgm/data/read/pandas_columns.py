@@ -44,7 +44,7 @@ def has_fixed_type(dtype: Any) -> bool:
         return dtype.kind in _NUMPY_KINDS
     if isinstance(dtype, (pandas.StringDtype, pandas.DatetimeTZDtype, pandas.ArrowDtype)):
         return True
-    return _NULLABLE.fullmatch(str(dtype)) is not None and type(dtype).__module__.startswith("pandas.")
+    return _NULLABLE.fullmatch(str(dtype)) is not None and type(dtype).__module__.partition(".")[0] == "pandas"
 
 
 def type_of(series: Any) -> pa.DataType:
@@ -117,7 +117,9 @@ def _python_values(values: Any) -> list[Any]:
     objects: list[Any] = values.astype(object).tolist()
     if {np.datetime64, np.timedelta64}.isdisjoint(map(type, objects)):
         return objects
-    return [_python_time(value) if isinstance(value, (np.datetime64, np.timedelta64)) else value for value in objects]
+    return [
+        _python_time(value) if isinstance(value, (np.datetime64, np.timedelta64)) else value for value in objects
+    ]
 
 
 def _python_time(value: Any) -> Any:
