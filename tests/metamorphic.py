@@ -587,7 +587,7 @@ def _frame_cases(codes: list[Any]) -> Iterator[Case]:
 BERLIN, TOKYO = datetime.timezone(datetime.timedelta(hours=1)), zoneinfo.ZoneInfo("Asia/Tokyo")
 ODD: tuple[Any, ...] = (
     *(5, np.int8(7), 10**10, 0.5, np.float32(0.1), Decimal("1.50"), Decimal(3), True, np.False_),
-    *("a", "01", "é", "nan", b"a;b", np.str_("A"), None, math.nan, Decimal("NaN"), 10**25),
+    *("a", "01", "é", "nan", b"a;b", np.str_("A"), None, math.nan, Decimal("NaN")),
     *(datetime.date(2020, 1, 31), datetime.datetime(2020, 1, 31, 12, 30, 59, 500), datetime.datetime(1960, 1, 1)),
     *(datetime.datetime(2020, 1, 31, 0, 30, tzinfo=BERLIN), datetime.datetime(2020, 3, 1, 9, tzinfo=TOKYO)),
     *(datetime.time(12, 30), datetime.time(1, 2, 3, 4), np.datetime64("2021-07-05"), np.datetime64("NaT")),
@@ -609,7 +609,8 @@ def odd_values(rng: random.Random) -> dict[str, Any]:
 
 def _category_cases(codes: list[Any]) -> Iterator[Case]:
     """Columns of categories and of objects of any type, which Arrow would coerce to one type."""
-    lists = [(), ("a", "01"), (5, "a"), (0.5, None), '["a", 1]', "[]", None, "", (1, 7), (10**10, 5.0)]
+    sets_of_items = [(), ("a", "01"), (5, "a"), (0.5, None), (1, 7), (10**10, 5.0)]
+    lists = [*map(frozenset, sets_of_items), '["a", 1]', "[]", None, ""]
 
     def sets(rng: random.Random) -> dict[str, Any]:
         return {"items": rng.choice([*lists, "x"] if rng.random() < 0.02 else lists)}
@@ -836,7 +837,7 @@ def _open_cases() -> Iterator[Case]:
 
     def categories(rng: random.Random) -> dict[str, Any]:
         made = alike(rng)
-        return made | {"extras": made["extras"] and tuple(made["extras"]), "kind": made["kind"] or None}
+        return made | {"extras": made["extras"] and frozenset(made["extras"]), "kind": made["kind"] or None}
 
     yield Case("open pandas table of categories", categories, pandas_frame("category"), {"domain": OPEN})
 

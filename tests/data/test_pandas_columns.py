@@ -171,7 +171,7 @@ def test_dtypes_of_one_type_are_those_of_which_no_row_decides_the_type():
     ]
     fixed += ["datetime64[ns, Europe/Berlin]", "double[pyarrow]"]
     assert all(has_fixed_type(pd.api.types.pandas_dtype(name)) for name in fixed)
-    others = ["object", "category", "complex128", "period[M]", "interval", "Sparse[float]"]
+    others = ["object", "category", np.longdouble, "complex128", "period[M]", "interval", "Sparse[float]"]
     assert not any(has_fixed_type(pd.api.types.pandas_dtype(name)) for name in others)
     frame = pd.DataFrame({name: series([], name) for name in ("category", "Sparse[float]", "period[M]", "object")})
     assert frame_schema(frame).types == [pa.string(), pa.float64(), pa.null(), pa.string()]
@@ -210,3 +210,14 @@ def test_columns_of_other_frames_are_chosen_by_their_exact_name():
     )
     domain = {"fields": [{"name": "^x$", "kind": "categorical", "values": ["a", "b"]}]}
     assert labels_of(as_records(frame, domain)) == [{"^x$=a"}, {"^x$=b"}]
+
+
+def test_a_column_of_dates_that_python_cannot_hold_is_refused_where_lists_are_expected():
+    days = pd.Series(np.array(["12020-01-01"], dtype="datetime64[s]")).astype(pd.ArrowDtype(pa.date32()))
+    with pytest.raises(InputError, match="row 1, column 'what'"):
+        read_frame(pd.DataFrame({"what": days}), ITEMS)
+
+
+def test_long_floats_are_items_as_other_floats_are():
+    frame = pd.DataFrame({"who": [0, 1], "what": np.array([0.5, 5.0], dtype=np.longdouble)})
+    assert labels_of(read_frame(frame, ITEMS, person="who", item="what").records) == [{"what=0.5"}, {"what=5"}]

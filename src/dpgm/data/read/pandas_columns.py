@@ -29,10 +29,12 @@ from dpgm.data.values import (
     object_texts,
     seconds_of,
 )
+from dpgm.errors import InputError
 
 Convert: TypeAlias = Callable[[Any, str], Any]  # from a pandas column and its name to an Arrow column
 _NULLABLE = re.compile("U?Int(8|16|32|64)|Float(32|64)|boolean")  # pandas' own dtypes with missing values
 _NUMPY_KINDS = "biufmM"  # booleans, numbers, durations and times; not complex numbers and objects
+_WIDEST = 8  # bytes; Arrow has no longer floats
 _TIMES = ((datetime.time, pa.time64("us")), (datetime.timedelta, pa.duration("us")))  # which drafts leave out
 
 
@@ -41,7 +43,7 @@ def has_fixed_type(dtype: Any) -> bool:
     import pandas
 
     if isinstance(dtype, np.dtype):
-        return dtype.kind in _NUMPY_KINDS
+        return dtype.kind in _NUMPY_KINDS and dtype.itemsize <= _WIDEST
     if isinstance(dtype, (pandas.StringDtype, pandas.DatetimeTZDtype, pandas.ArrowDtype)):
         return True
     return _NULLABLE.fullmatch(str(dtype)) is not None and type(dtype).__module__.partition(".")[0] == "pandas"
@@ -94,7 +96,11 @@ def _converted(series: Any, name: str, read: Reader, *, fixed: bool = True) -> A
             # As pandas converts short floats to long ones, once one row more makes a column longer floats or objects
             narrow = pa.types.is_float16(column.type) or pa.types.is_float32(column.type)
             return column.cast(pa.float64()) if narrow else column
-    return read(_python_values(series), place)
+    try:
+        values = _python_values(series)
+    except (OverflowError, ValueError):
+        raise InputError(f"{place(0)} or after: a date lies beyond the year 9999; correct it.") from None
+    return read(values, place)
 
 
 def _categories(series: Any, place: Place, read: Reader) -> Any:
