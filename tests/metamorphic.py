@@ -22,6 +22,7 @@ import random
 import struct
 import sys
 import tempfile
+import zoneinfo
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -284,6 +285,19 @@ def pandas_frame(dtype: Any) -> Callable[..., Any]:
         import pandas as pd
 
         return pd.DataFrame({name: pd.Series([row[name] for row in rows], dtype=dtype) for name in rows[0]})
+
+    return write
+
+
+def long_frame(dtype: Any) -> Callable[..., Any]:
+    """One row per person and item."""
+
+    def write(path: Path, rows: list[Any]) -> Any:
+        import pandas as pd
+
+        pairs = list(scattered(rows))
+        columns = {"who": [who for who, _ in pairs], "what": [what for _, what in pairs]}
+        return pd.DataFrame({name: pd.Series(values, dtype=dtype) for name, values in columns.items()})
 
     return write
 
@@ -563,9 +577,76 @@ def _frame_cases(codes: list[Any]) -> Iterator[Case]:
         polars_frame,
         {"domain": FLAT},
     )
+    yield from _category_cases(codes)
     yield Case(
         "arrow inferred", lambda rng: flat_values(rng, [0, 1, 0.5, 1e10, 5], codes), arrow_frame, {"domain": FLAT}
     )
+
+
+# Values of many types, of which no two are equal: pandas keeps equal categories (1 and True) as one.
+BERLIN, TOKYO = datetime.timezone(datetime.timedelta(hours=1)), zoneinfo.ZoneInfo("Asia/Tokyo")
+ODD: tuple[Any, ...] = (
+    *(5, np.int8(7), 10**10, 0.5, np.float32(0.1), Decimal("1.50"), Decimal(3), True, np.False_),
+    *("a", "01", "é", "nan", b"a;b", np.str_("A"), None, math.nan, Decimal("NaN")),
+    *(datetime.date(2020, 1, 31), datetime.datetime(2020, 1, 31, 12, 30, 59, 500), datetime.datetime(1960, 1, 1)),
+    *(datetime.datetime(2020, 1, 31, 0, 30, tzinfo=BERLIN), datetime.datetime(2020, 3, 1, 9, tzinfo=TOKYO)),
+    *(datetime.time(12, 30), datetime.time(1, 2, 3, 4), np.datetime64("2021-07-05"), np.datetime64("NaT")),
+    np.datetime64("2021-07-05T12:00:00.000000001", "ns"),
+)
+REFUSED_VALUES: tuple[Any, ...] = (
+    *(datetime.timedelta(1), np.timedelta64(3, "D"), math.inf, 2 + 1j, b"\xff", ("a",), frozenset("b")),
+    *(range(2), object, Decimal("Infinity")),
+)
+ODD_DOMAIN = Domain((Categorical("kind", discover=True), Categorical("code", (5, 7, 10**10), missing=True)))
+
+
+def odd_values(rng: random.Random) -> dict[str, Any]:
+    """Mostly one type per column, so that one row more or less changes what pandas makes of the column."""
+    usual = rng.randrange(len(ODD)) if rng.random() < 0.3 else 0
+    kind = rng.choice(REFUSED_VALUES) if rng.random() < 0.02 else ODD[usual]
+    return {"kind": kind, "code": rng.choice([5, 7, 5, 7, None, rng.choice(ODD)])}
+
+
+def _category_cases(codes: list[Any]) -> Iterator[Case]:
+    """Columns of categories and of objects of any type, which Arrow would coerce to one type."""
+    sets_of_items = [(), ("a", "01"), (5, "a"), (0.5, None), (1, 7), (10**10, 5.0)]
+    lists = [*map(frozenset, sets_of_items), '["a", 1]', "[]", None, ""]
+
+    def sets(rng: random.Random) -> dict[str, Any]:
+        return {"items": rng.choice([*lists, "x"] if rng.random() < 0.02 else lists)}
+
+    def flat(rng: random.Random) -> dict[str, Any]:
+        odd = rng.choice([datetime.date(2020, 1, 31), "x", b"5"]) if rng.random() < 0.03 else 7
+        return flat_values(rng, [*KNOWN, *ODD], codes) | {
+            "size": rng.choice([0.5, 3, np.float32(7), None, "5", odd])
+        }
+
+    def bits(rng: random.Random) -> dict[str, Any]:
+        odd = rng.random() < 0.1
+        return {label: rng.choice(["1", 0.0, None] if odd else [0, 1]) for label in KNOWN}
+
+    for name, dtype in (("category", "category"), ("odd objects", object), ("odd inferred", None)):
+        yield Case(f"pandas {name}", flat, pandas_frame(dtype), {"domain": FLAT})
+        yield Case(f"open pandas {name}", odd_values, pandas_frame(dtype), {"domain": ODD_DOMAIN})
+    yield Case("pandas category lists", sets, pandas_frame("category"), {"domain": TEXT_SET})
+    yield Case("pandas category bits", bits, pandas_frame("category"), {"domain": TEXT_SET})
+
+    def items(rng: random.Random) -> Any:
+        usual, who = rng.choice([5, "a", "01", 10**10]), next(_serial)
+        return rng.choice([who, who, f"p{who}"]), people(
+            rng, lambda rng: rng.choice([usual, usual, rng.choice(ODD)])
+        )
+
+    def some_lists(rng: random.Random) -> Any:
+        pool = [["a", 5], [], ("01",), {7}, np.array([1, 5]), None, "a", 5, 0.5, [None, "é"]]
+        odd = [True, -1, [True], ["a", -0.5], {"a": 1}]
+        return next(_serial), people(rng, lambda rng: rng.choice(odd if rng.random() < 0.01 else pool))
+
+    long = {"person": "who", "item": "what", "domain": TEXT_SET}
+    yield Case("long pandas category", items, long_frame("category"), long)
+    yield Case("long pandas odd objects", items, long_frame(object), long)
+    yield Case("long pandas odd inferred", items, long_frame(None), long)
+    yield Case("long pandas lists", some_lists, long_frame(None), long)
 
 
 def _matrix_cases() -> Iterator[Case]:
@@ -754,6 +835,12 @@ def _open_cases() -> Iterator[Case]:
     yield Case("open pandas inferred", objects, pandas_frame(None), {"domain": OPEN})
     yield Case("open pandas alike", alike, pandas_frame(None), {"domain": OPEN})
 
+    def categories(rng: random.Random) -> dict[str, Any]:
+        made = alike(rng)
+        return made | {"extras": made["extras"] and frozenset(made["extras"]), "kind": made["kind"] or None}
+
+    yield Case("open pandas table of categories", categories, pandas_frame("category"), {"domain": OPEN})
+
     def cells(rng: random.Random) -> list[str]:
         return [words(rng).strip() or "a" for _ in range(rng.randrange(5))]
 
@@ -770,19 +857,15 @@ def _open_cases() -> Iterator[Case]:
     long = {"person": "who", "item": "what", "discover": True}
     yield Case("discovered long.csv", texts_of_persons, long_text(","), long, ".csv", companion=("last", ["a"]))
 
-    def long_frame(path: Path, rows: list[Any]) -> Any:
-        import pandas as pd
-
-        pairs = list(scattered(rows))
-        return pd.DataFrame({"who": [who for who, _ in pairs], "what": [what for _, what in pairs]})
-
     def mixed_persons(rng: random.Random) -> Any:
         who = next(_serial)
         return rng.choice([who, who, who, f"p{who}", who + 0.5]), people(
             rng, lambda rng: rng.choice([0, 1, 5, 5, 10**10, "01", None, 0.5])
         )
 
-    yield Case("long pandas", mixed_persons, long_frame, {"person": "who", "item": "what", "domain": TEXT_SET})
+    yield Case(
+        "long pandas", mixed_persons, long_frame(None), {"person": "who", "item": "what", "domain": TEXT_SET}
+    )
 
 
 def _stay_cases() -> Iterator[Case]:
@@ -839,6 +922,8 @@ def _stay_cases() -> Iterator[Case]:
     yield Case("stays xlsx", unlike, workbook(plain), {"domain": plain, "header": True}, ".xlsx")
     yield Case("stays pandas objects", unlike, pandas_frame(object), {"domain": plain})
     yield Case("stays pandas patterns", patterned, pandas_frame(object), {"domain": STAYS})
+    yield Case("stays pandas category", patterned, pandas_frame("category"), {"domain": STAYS})
+    yield Case("stays pandas category alike", moments_alone, pandas_frame("category"), {"domain": STAYS})
     yield Case("stays pandas inferred", moments_alone, pandas_frame(None), {"domain": STAYS})
 
 

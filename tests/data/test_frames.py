@@ -1,6 +1,8 @@
 """Frames of pandas, polars and pyarrow: kinds from the schema or the domain, long frames, drafts, dtypes back."""
 
 import datetime
+import decimal
+import sqlite3
 import zoneinfo
 
 import numpy as np
@@ -289,3 +291,115 @@ def test_a_missing_truth_value_refuses_no_other_in_a_column_of_numbers():
 def test_values_that_are_no_text_number_or_date_are_refused_in_one_sentence(values):
     with pytest.raises(InputError, match="row 1, column 'x'"):
         raw(values, "categorical", discover=True)
+
+
+BASKETS = {"who": [f"p{at}" for at in range(300)], "bought": [["milk", "tea"][: at % 3] for at in range(300)]}
+LISTS = [pd.DataFrame(BASKETS), pl.DataFrame(BASKETS), pa.table(BASKETS)]
+
+
+@pytest.mark.parametrize("frame", LISTS, ids=["pandas", "polars", "pyarrow"])
+def test_a_column_of_lists_holds_the_items_of_a_person(frame):
+    domain = {"fields": [{"name": "bought", "kind": "items", "items": ["milk", "tea"]}]}
+    read = read_frame(frame, domain, person="who", item="bought")
+    assert (read.source.unit, read.records.lengths[:4].tolist()) == ("person", [0, 1, 2, 0])
+    assert len(read_frame(frame, person="who", item="bought", discover=True).records) == 300
+    drawn = dpgm.Synthesizer(epsilon=5.0, domain=domain).fit(frame, person="who", item="bought").sample(300, seed=1)
+    for synthetic in (drawn, drawn.to_pandas(), drawn.to_polars()):
+        compared = dpgm.evaluate(frame, synthetic, person="who", item="bought")
+        assert (compared.kind, compared.records, compared.synthetic_records) == ("sets", 300, 300)
+
+
+def test_rows_with_lists_of_one_person_are_grouped_in_every_frame():
+    rows = {"who": ["a", "b", "a"], "bought": [["milk"], ["tea"], ["tea", "milk"]]}
+    domain = {"fields": [{"name": "bought", "kind": "items", "items": ["milk", "tea"]}]}
+    for frame in (pd.DataFrame(rows), pl.DataFrame(rows), pa.table(rows)):
+        read = read_frame(frame, domain, person="who", item="bought")
+        assert read.records.lengths.tolist() == [2, 1]
+    layouts = [
+        read_frame(kind(rows), domain, person="who", item="bought").source.layout
+        for kind in (pl.DataFrame, pa.table)
+    ]
+    assert {(layout.shape, layout.item) for layout in layouts} == {("basket", "bought")}
+
+
+def test_evaluation_leaves_out_the_column_of_persons():
+    people = pd.DataFrame({"who": range(60), "age": [20, 30, 40] * 20, "town": ["a", "b"] * 30})
+    for real in (people, pl.from_pandas(people), pa.Table.from_pandas(people)):
+        for synthetic in (people.assign(age=30), people[["age", "town"]], pl.from_pandas(people)):
+            compared = dpgm.evaluate(real, synthetic, person="who")
+            assert [column.name for column in compared.columns] == ["age", "town"]
+            assert compared.left_out == ()
+    with pytest.raises(UsageError, match=r"no column 'whom' for `person`.*who"):
+        dpgm.evaluate(people, people, person="whom")
+
+
+def test_samples_in_polars_have_the_dtypes_of_the_frame():
+    rows = 400
+    hours = pl.Series([datetime.datetime(2024, 3, 30) + datetime.timedelta(hours=at % 48) for at in range(rows)])
+    frame = pl.DataFrame(
+        {
+            "age": pl.Series([at % 90 for at in range(rows)], dtype=pl.UInt8),
+            "size": pl.Series([at % 9 / 2 for at in range(rows)], dtype=pl.Float32),
+            "ward": pl.Series(["north", "south"] * (rows // 2), dtype=pl.Categorical),
+            "kind": pl.Series(["b", "a"] * (rows // 2), dtype=pl.Enum(["nobody", "b", "a"])),
+            "bill": pl.Series([decimal.Decimal(at % 70) / 4 for at in range(rows)]),
+            "price": pl.Series([at % 50 / 4 for at in range(rows)]).cast(pl.Decimal(10, 2)),
+            "seen": hours.dt.replace_time_zone("Europe/Berlin", non_existent="null"),
+            "count": [at % 9 for at in range(rows)],
+            "name": ["a", "b"] * (rows // 2),
+        }
+    )
+    labels = {name: {"kind": "categorical", "values": ["a", "b"]} for name in ("kind", "name")}
+    labels["ward"] = {"kind": "categorical", "values": ["north", "south"]}
+    numbers = {name: {"kind": "numeric", "low": 0, "high": 90, "decimals": 2} for name in ("bill", "price")}
+    numbers |= {name: {"kind": "numeric", "low": 0, "high": 90, "integer": True} for name in ("age", "count")}
+    seen = {"kind": "datetime", "low": "2024-03-30", "high": "2024-04-01", "unit": "hour", "missing": True}
+    fields = labels | numbers | {"size": {"kind": "numeric", "low": 0, "high": 4, "bins": 4}, "seen": seen}
+    domain = {"fields": [{"name": name, **fields[name]} for name in frame.columns]}
+    drawn = dpgm.Synthesizer(epsilon=5.0, domain=domain).fit(frame).sample(2_000, seed=1).to_polars()
+    expected = dict(frame.schema) | {"kind": pl.Enum(["a", "b"])}  # the categories of the domain alone
+    assert dict(drawn.schema) == expected
+    assert drawn["seen"].null_count() < 200  # the hour that the clocks skip has become the next
+
+
+def test_no_row_decides_the_dtypes_of_samples_in_polars():
+    domain = {"fields": [{"name": "x", "kind": "categorical", "values": ["5", "7"], "missing": True}]}
+    columns = ([5], [5.0], ["5"], [True], [datetime.date(2020, 1, 1)], [datetime.datetime(2020, 1, 1)])
+    found = [read_frame(pl.DataFrame({"x": column}), domain).dtypes for column in columns]
+    assert found == [(("x", ""),)] * len(columns)
+    longer = [[decimal.Decimal("1.5")], [decimal.Decimal("1.5"), decimal.Decimal("0.125")]]
+    first, second = (read_frame(pl.DataFrame({"x": column}), domain).dtypes for column in longer)
+    assert first == second != (("x", ""),)
+    assert read_frame(pl.DataFrame({"x": [5]}), discover=True).records.domain.origin == "judged"
+
+
+def test_drafts_and_discovery_agree_on_identifiers_by_name():
+    rows = {"patient_id": [1, 2] * 30, "userId": ["a", "b", "c"] * 20, "id": [5] * 60, "shop_id": [3, 4] * 30}
+    rows |= {"uid": [0.5, 1.5] * 30, "age": [40, 50] * 30}
+    for frame in (pd.DataFrame(rows), pl.DataFrame(rows), pa.table(rows)):
+        with pytest.warns(UserWarning, match="an identifier, as its name says"):
+            found = read_frame(frame, discover=True).records.domain
+        drafted = dpgm.Domain.draft(frame)
+        for domain in (found, drafted):
+            identifiers = [field.name for field in domain.columns if field.kind == "identifier"]
+            assert identifiers == ["patient_id", "userId", "id"]
+    assert dpgm.Domain.draft(frame, kinds={"id": "integer"}).field("id").kind == "numeric"
+
+
+def test_a_database_gets_a_sentence_that_helps(tmp_path):
+    connection = sqlite3.connect(tmp_path / "visits.db")
+    people = pd.DataFrame({"age": [1, 2]})
+    for attempt in (
+        lambda: dpgm.Synthesizer(epsilon=1.0).fit(connection, discover=True),
+        lambda: dpgm.Domain.draft(connection),
+        lambda: dpgm.as_records(connection),
+        lambda: dpgm.evaluate(connection, people),
+    ):
+        with pytest.raises(UsageError, match=r"a database is no frame.*pandas\.read_sql"):
+            attempt()
+    connection.close()
+    for name in ("visits.db", "visits.sqlite", "visits.sqlite3"):
+        (tmp_path / name).write_bytes(b"SQLite format 3\0")
+        for read in (dpgm.read_records, dpgm.inspect_file):
+            with pytest.raises(UsageError, match=rf"{name}: is a database; export.*pandas\.read_sql"):
+                read(tmp_path / name)

@@ -28,7 +28,7 @@ def test_every_format_and_shape_has_a_case():
         case.options.get("format") or format_of(f"x{case.ending}").name for case in CASES.values() if case.ending
     }
     assert read == set(FORMATS) == set(_ENDINGS.values()) | {"msweb"}
-    for word in ("basket", "long", "wide", "table", "pandas", "polars", "arrow", "numpy", "scipy"):
+    for word in ("basket", "long", "wide", "table", "pandas", "category", "polars", "arrow", "numpy", "scipy"):
         assert any(word in name for name in CASES)
 
 
@@ -54,9 +54,31 @@ def numbers_again(text, separator):
         return found
 
 
+def inferred_categories(series, place, read):
+    """A former bug: Arrow takes the type of the first category and turns the others into it."""
+    import pyarrow as pa
+
+    try:
+        return pa.array(series, from_pandas=True).dictionary_decode()
+    except (pa.ArrowException, NotImplementedError):
+        return read(series.astype(object).tolist(), place)
+
+
+def fast_then_slow(series, name, read, *, fixed=True):
+    """A bug: all objects are read in another way if one of them is no text."""
+    import pyarrow as pa
+
+    try:
+        return pa.array(series, type=pa.string(), from_pandas=True)
+    except pa.ArrowException:
+        return pa.array([repr(value) for value in series])
+
+
 @pytest.mark.parametrize(
     ("target", "fault", "name"),
     [
+        ("dpgm.data.read.pandas_columns._categories", inferred_categories, "open pandas table of categories"),
+        ("dpgm.data.read.pandas_columns._converted", fast_then_slow, "open pandas odd objects"),
         ("dpgm.data.values._float_texts", whole_column, "table parquet doubles"),
         ("dpgm.data.values._float_texts", whole_column, "long parquet doubles"),
         ("dpgm.data.read.item_lines.plain_cells", numbers_again, "basket.csv texts"),

@@ -1,4 +1,4 @@
-"""Decoding: records as Arrow tables of values, and those as pandas frames with the dtypes of the original data.
+"""Decoding: records as Arrow tables of values, and those as frames of pandas or polars with the original dtypes.
 
 A number is drawn within its bin: uniformly, or from the fine histogram of a discovered field.
 """
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpgm.data.domain import Boolean, Categorical, Field, Identifier, Image, ItemSet, Numeric, ShapedNumber
+from dpgm.data.domain import Boolean, Categorical, Domain, Field, Identifier, Image, ItemSet, Numeric, ShapedNumber
 from dpgm.data.fields import Codes, Label
 from dpgm.data.formats import Layout, Shape
 from dpgm.data.number_bins import dates_after, draw_in_bin, draw_shaped
@@ -20,6 +20,7 @@ from dpgm.errors import UsageError
 
 if TYPE_CHECKING:
     import pandas
+    import polars
 
 
 def shaped_table(
@@ -132,7 +133,7 @@ def _from_ticks(format: NumberFormat, ticks: NDArray[np.float64], missing: NDArr
     return pa.array(integers * SECONDS[format.unit], mask=missing).cast(pa.timestamp("s"))
 
 
-def pandas_frame(table: pa.Table, dtypes: Mapping[str, str]) -> "pandas.DataFrame":
+def pandas_frame(table: pa.Table, dtypes: Mapping[str, Any]) -> "pandas.DataFrame":
     """A pandas frame whose columns have the dtypes of the original frame, where they can hold the values.
 
     `dtypes` is empty if the data did not come from pandas; an empty dtype means pandas had inferred it from the values.
@@ -146,6 +147,7 @@ def pandas_frame(table: pa.Table, dtypes: Mapping[str, str]) -> "pandas.DataFram
     for name, column in zip(table.column_names, table.columns, strict=True):
         series = column.to_pandas(types_mapper=nullable.get if column.null_count else None)
         dtype = dtypes.get(name)
+        dtype = dtype if isinstance(dtype, str) else None  # those of polars are objects
         columns[name] = series if dtype is None else _with_dtype(series, dtype or _usual_dtype(column, series))
     frame: pandas.DataFrame = pandas.DataFrame(columns, index=pandas.RangeIndex(table.num_rows))
     return frame
@@ -177,4 +179,54 @@ def _with_dtype(series: Any, dtype: str) -> Any:
             return series  # the dtype is too narrow, or values have decimal places
         return converted
     except (TypeError, ValueError):  # such as a missing value in an int64 column
+        return series
+
+
+def polars_frame(table: pa.Table, dtypes: Mapping[str, Any], domain: Domain) -> "polars.DataFrame":
+    """A polars frame whose columns have the dtypes of the original frame, where they can hold the values.
+
+    `dtypes` is empty if the data did not come from polars; an empty dtype may have been inferred from the values.
+    """
+    try:
+        import polars
+    except ImportError:
+        raise UsageError("polars is not installed; run `pip install polars`.") from None
+    usual = {polars.Int32: polars.Int64(), polars.Datetime: polars.Datetime("us")}
+    frame: polars.DataFrame = polars.from_arrow(table)
+    columns = []
+    for series in frame:
+        dtype = dtypes.get(series.name, series.dtype)
+        if isinstance(dtype, polars.Enum):  # the categories of the original frame are not public
+            dtype = polars.Enum([str(one) for one in getattr(_field(domain, series.name), "values", ())])
+        elif isinstance(dtype, type):  # decimals, whose places are those of the domain
+            format = getattr(_field(domain, series.name), "format", None)
+            dtype = series.dtype if format is None or format.kind == "real" else dtype(38, format.decimals)
+        elif isinstance(dtype, str):  # of pandas, or inferred
+            dtype = series.dtype if dtype else usual.get(series.dtype.base_type(), series.dtype)
+        columns.append(_with_polars_dtype(series, dtype))
+    return polars.DataFrame(columns)
+
+
+def _field(domain: Domain, name: str) -> Field | None:
+    return next((field for field in domain.fields if field.name == name), None)
+
+
+def _with_polars_dtype(series: Any, dtype: Any) -> Any:
+    """The series in another dtype, or unchanged if that cannot hold its values."""
+    import polars
+
+    try:
+        if isinstance(dtype, polars.Datetime) and dtype.time_zone is not None:  # values are local times
+            local = series.cast(polars.Datetime(dtype.time_unit))
+            zoned = {"time_zone": dtype.time_zone, "ambiguous": "earliest", "non_existent": "null"}
+            later = local.dt.offset_by("1h").dt.replace_time_zone(**zoned)  # for an hour that the clocks skip
+            return local.dt.replace_time_zone(**zoned).fill_null(later)
+        if isinstance(dtype, (polars.Categorical, polars.Enum)):
+            return series.cast(polars.String).cast(dtype)
+        if dtype.is_unsigned_integer():  # a discovered range may start below 0
+            series = series.clip(lower_bound=0)
+        converted = series.cast(dtype)
+        loses = dtype.is_integer() and not (converted == series).fill_null(True).all()  # decimal places
+        return series if loses else converted
+    except (polars.exceptions.PolarsError, TypeError, ValueError):
         return series

@@ -43,6 +43,7 @@ _TEXT_FILE = (
     "a .txt file may hold anything, so say what it holds: `format='csv'` (cells; `separator` for what is between them,"
     " `shape='basket'` for lines of items) or `format='fimi'` (item numbers with blanks between them)"
 )
+_DATABASES = (".sqlite", ".sqlite3", ".db", ".db3", ".duckdb")
 _SELF_CONTAINED = ("xlsx", "parquet", "npz", "npy", "png")
 _MAX_NAME = 1000  # characters of a column name
 
@@ -77,6 +78,11 @@ def format_of(path: str | os.PathLike[str], format: str | None = None, *, writte
             return FileFormat(known, gzipped)
     if written:
         raise UsageError(f"{os.fspath(path)}: no format has this ending; write one of {_WRITTEN_ENDINGS}.")
+    if stem.endswith(_DATABASES):
+        raise UsageError(
+            f"{os.fspath(path)}: is a database; export a table of it to a .csv or .parquet file, or give a frame:"
+            " `pandas.read_sql('SELECT * FROM visits', connection)`."
+        )
     advice = f"use one of {_READ_ENDINGS} (`format` names what is read)"
     raise UsageError(
         f"{os.fspath(path)}: the ending is not known; {_TEXT_FILE if stem.endswith('.txt') else advice}."

@@ -207,10 +207,12 @@ def item_codes(values: pa.Array, items: Items, place: Place) -> Codes:
     kinds, values = pa.types, plain_column(values)
     if values.null_count:
         codes = np.full(len(values), -1, dtype=np.int64)
+        if values.null_count == len(values):
+            return codes
         rows = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
         codes[rows] = item_codes(values.drop_null(), items, lambda at: place(int(rows[at])))
         return codes
-    if kinds.is_null(values.type):
+    if not len(values):
         return np.empty(0, dtype=np.int64)
     if _is_matched_as_text(values.type):
         texts = as_texts(values, place)
@@ -218,7 +220,7 @@ def item_codes(values: pa.Array, items: Items, place: Place) -> Codes:
         return items.from_texts(texts, place)
     if kinds.is_integer(values.type):
         if kinds.is_uint64(values.type) and len(values) and pc.max(values).as_py() >= 2**63:
-            raise InputError(f"{place(0)} or after: an item number does not fit 64 bits; correct the file.")
+            return items.from_texts(values.cast(pa.string()), place)
         numbers = values.to_numpy(zero_copy_only=False)
         if numbers.dtype != np.int64 and numbers.dtype != np.int32:
             numbers = numbers.astype(np.int64)

@@ -4,7 +4,7 @@ import dataclasses
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import pyarrow
     import scipy.sparse
 
+# The name and dtype of a frame's columns: texts for pandas, dtypes for polars; empty if the values decided it.
+Dtypes: TypeAlias = tuple[tuple[str, Any], ...]
 # Positions gathered or sorted at once, so that temporaries stay far smaller than the records.
 _PIECE = 1_000_000
 WHITE = 255  # the largest pixel value in files of bytes
@@ -46,7 +48,7 @@ class Records:
 
     `indptr` (N + 1, int64) and `indices` (int16 or int32) are read-only; slicing shares memory. Synthetic records keep
     the values that were drawn for them (`decoded`), so that every conversion gives the same values. `dtypes` are the
-    column dtypes of the pandas frame that the data came from.
+    column dtypes of the frame of pandas (as texts) or polars that the data came from.
 
     >>> records = Records.from_lists([[2, 0], [], [1]], Domain.of_items(3))
     >>> len(records), records.lengths.tolist(), records.take(np.array([2, 0])).indices.tolist()
@@ -57,7 +59,7 @@ class Records:
     indptr: NDArray[np.int64]
     indices: NDArray[Any]
     decoded: "pyarrow.Table | None" = dataclasses.field(default=None, kw_only=True, repr=False)
-    dtypes: tuple[tuple[str, str], ...] = dataclasses.field(default=(), kw_only=True, repr=False)
+    dtypes: Dtypes = dataclasses.field(default=(), kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
         self.indptr.flags.writeable = False
@@ -195,12 +197,9 @@ class Records:
 
     def to_polars(self, *, rng: np.random.Generator | None = None) -> "polars.DataFrame":
         """The table of `to_arrow` as a polars frame."""
-        try:
-            import polars
-        except ImportError:
-            raise UsageError("polars is not installed; run `pip install polars`.") from None
-        frame: polars.DataFrame = polars.from_arrow(self.to_arrow(rng=rng))
-        return frame
+        from dpgm.data.decoding import polars_frame
+
+        return polars_frame(self.to_arrow(rng=rng), dict(self.dtypes), self.domain)
 
     def write(self, path: str | os.PathLike[str], *, shape: str | None = None) -> None:
         """Write to a file in the format of its ending (see `dpgm.write_records`)."""

@@ -30,6 +30,8 @@ _INT64 = 2.0**63
 _PANDAS_MISSING = ("NAType", "NaTType")  # types of pandas' missing values
 _BLANK = "[ \t\u00a0\u202f]"  # users who state a space also mean no-break spaces
 _LONGEST_SIGN = 20
+_BEYOND = "a date lies beyond the year 9999, or before the year 1; correct the file."
+_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799  # of the years 1 to 9999, since 1970
 _NOT_FINITE = "the value is not a finite number; correct the file."
 # Date formats besides ISO, in the order in which `inspect` tries them: two-digit years first, because they would
 # otherwise be read as years of the first century.
@@ -94,6 +96,18 @@ def decimal_text(value: Decimal) -> str:
     return str(int(value)) if value == value.to_integral_value() else format(value.normalize(), "f")
 
 
+def is_missing(value: Any) -> bool:
+    """Whether a Python value stands for a missing one: None, NaN, NA, NaT."""
+    if isinstance(value, (float, np.floating)):
+        return math.isnan(value)
+    return value is None or type(value).__name__ in _PANDAS_MISSING
+
+
+def is_sequence(value: Any) -> bool:
+    """Whether a Python value is a list of items, in one of the forms that frames have."""
+    return isinstance(value, (list, tuple, set, frozenset)) or (isinstance(value, np.ndarray) and value.ndim > 0)
+
+
 def scalar_text(value: Any) -> str | None:
     """A Python value from JSON or a frame as text; None if it is missing.
 
@@ -121,6 +135,8 @@ def scalar_text(value: Any) -> str | None:
             raise ValueError
         return None if value.is_nan() else decimal_text(value)
     if isinstance(value, (datetime.date, datetime.time)):
+        if isinstance(value, datetime.date) and not 1 <= value.year <= datetime.MAXYEAR:  # as pandas has it
+            raise ValueError
         return str(value)
     raise TypeError
 
@@ -138,7 +154,7 @@ def as_texts(column: pa.Array, where: Place) -> pa.Array:
         try:  # by way of Python values, so that the text does not depend on the column's unit
             texts = [scalar_text(value) for value in encoded.dictionary.to_pylist()]
         except (ValueError, OverflowError):
-            raise InputError(f"{where(0)} or after: a date lies beyond the year 9999; correct the file.") from None
+            raise InputError(f"{where(0)} or after: {_BEYOND}") from None
         return pa.array(texts, type=pa.string()).take(encoded.indices)
     if not (kinds.is_integer(kind) or kinds.is_boolean(kind) or kinds.is_null(kind)):
         raise InputError(f"{where(0)}: the column must hold texts, numbers or dates; choose another column.")
@@ -186,10 +202,9 @@ def object_lists(rows: Sequence[Any], where: Place) -> pa.Array:
     flat: list[Any] = []
     lengths = []
     for row, items in enumerate(rows):
-        is_nan = isinstance(items, float) and math.isnan(items)
-        if items is None or is_nan or type(items).__name__ in _PANDAS_MISSING:
+        if is_missing(items):
             lengths.append(0)
-        elif isinstance(items, (list, tuple, set, frozenset, np.ndarray)):
+        elif is_sequence(items):
             flat.extend(items)
             lengths.append(len(items))
         else:
@@ -222,9 +237,10 @@ def _typed_column(values: Sequence[Any]) -> pa.Array | None:
 def _item_text(value: Any) -> str | None:
     if isinstance(value, (bool, np.bool_)):
         raise TypeError
-    if isinstance(value, (int, float, np.number)) and value < 0:
+    text = scalar_text(value)
+    if text is not None and text.startswith("-") and not isinstance(value, (str, bytes)):  # a negative number
         raise ValueError
-    return scalar_text(value)
+    return text
 
 
 def any_type(read: Reader) -> Reader:
@@ -403,7 +419,9 @@ def seconds_of(
         seconds = pc.fill_null(column.cast(pa.timestamp("s"), safe=False).cast(pa.int64()), 0)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise InputError(no_dates) from None
-    return seconds.to_numpy(zero_copy_only=False).astype(np.float64), absent
+    found = seconds.to_numpy(zero_copy_only=False)
+    refuse_first((found < _FIRST_SECOND) | (found > _LAST_SECOND), where, _BEYOND)
+    return found.astype(np.float64), absent
 
 
 def parse_dates(texts: pa.Array, pattern: str | None = None) -> pa.Array:

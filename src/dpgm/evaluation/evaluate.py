@@ -42,7 +42,15 @@ from dpgm.evaluation.counting_queries import (
 )
 from dpgm.evaluation.downstream import Accuracy, downstream
 from dpgm.evaluation.file_inputs import file_inputs
-from dpgm.evaluation.inputs import Inputs, Outside, check_comparable, inputs_of, long_inputs, position_names
+from dpgm.evaluation.inputs import (
+    Inputs,
+    Outside,
+    check_comparable,
+    inputs_of,
+    long_inputs,
+    position_names,
+    without_persons,
+)
 from dpgm.evaluation.raw_columns import LeftOut, RawColumns, Rows, compared_records, sample_rows
 from dpgm.notebook import html_table
 
@@ -207,8 +215,8 @@ def evaluate(
         synthetic: the synthetic data, in any of these forms and with any number of records.
         domain: the domain of both (a domain, a mapping or a file). By default that of the records; frames and
             files of tables without a domain are compared column by column.
-        person: for long data (one row per person and item), the column of persons.
-        item: for long data, the column of items.
+        person: the column of persons: with `item`, their rows are grouped; without, it is left out.
+        item: with `person`, the column of items, which holds one item or a list of items per row.
         test: real records that no fit has seen, for downstream accuracy; by default a quarter of `real`.
         queries: the user's own counting queries (see `read_workload`).
         baselines: synthetic records of other methods by name; by default independent noisy marginals at
@@ -223,9 +231,11 @@ def evaluate(
     if isinstance(real, (str, os.PathLike)) and isinstance(synthetic, (str, os.PathLike)):
         options = ReadOptions(domain=domain, person=person, item=item)
         inputs = file_inputs(os.fspath(real), os.fspath(synthetic), options)
-    elif person is not None or item is not None:
+    elif item is not None:
         inputs = long_inputs(real, synthetic, person, item, as_domain(domain))
     else:
+        if person is not None:
+            real, synthetic = without_persons(real, synthetic, person)
         inputs = inputs_of(real, synthetic, domain=domain)
     held_out = None if test is None else as_records(test, inputs.real.domain)
     return evaluate_inputs(

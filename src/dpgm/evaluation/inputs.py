@@ -16,9 +16,18 @@ from dpgm.data.decoding import decode
 from dpgm.data.domain import Categorical, Domain, ShapedNumber
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.items import escape_formula
-from dpgm.data.read.frames import arrow_table, as_records, checked_frame, long_records, package_of
+from dpgm.data.read.frames import (
+    arrow_table,
+    as_records,
+    checked_frame,
+    column_names,
+    is_frame,
+    long_records,
+    package_of,
+    without_column,
+)
+from dpgm.data.read.pandas_columns import drafted_column
 from dpgm.data.records import Records, sort_rows
-from dpgm.data.values import object_texts
 from dpgm.errors import UsageError
 from dpgm.evaluation.raw_columns import (
     NO_NOTES,
@@ -29,6 +38,7 @@ from dpgm.evaluation.raw_columns import (
     raw_columns,
     set_columns,
 )
+from dpgm.validation import near
 
 
 @dataclass(frozen=True)
@@ -157,7 +167,10 @@ def inputs_of(
 def long_inputs(
     real: object, synthetic: object, person: str | None, item: str | None, domain: Domain | None
 ) -> Inputs:
-    """Make frames with one row per person and item (or records) comparable, as one item set per person."""
+    """Make frames with items or lists of items of persons (or records) comparable, as one item set per person.
+
+    A synthetic frame of lists may lack the column of persons: then every row is a person.
+    """
     if person is None or item is None:
         raise UsageError("long data need both `person` and `item`: the columns of persons and of items.")
     first, second = (
@@ -166,6 +179,14 @@ def long_inputs(
     if domain is None or domain.is_open:
         domain = first.domain
     return Inputs(with_domain(first, domain), with_domain(second, domain), None)
+
+
+def without_persons(real: object, synthetic: object, person: str) -> tuple[object, object]:
+    """Both sides without the column of persons, which the real frame must have."""
+    real, synthetic = checked_frame(real), checked_frame(synthetic)
+    if is_frame(real) and person not in column_names(real):
+        raise UsageError(f"the real data has no column {person!r} for `person`{near(person, column_names(real))}.")
+    return without_column(real, person), without_column(synthetic, person)
 
 
 def _decoded(records: Records) -> pa.Table:
@@ -218,18 +239,7 @@ def _as_table(data: object) -> Any:
     names = [str(name) for name in frame.columns]
     if len(set(names)) < len(names):
         raise UsageError("two columns of the frame have the same name; names must differ.")
-    return pa.table({name: _arrow_column(frame.iloc[:, at], name) for at, name in enumerate(names)})
-
-
-def _arrow_column(series: Any, name: str) -> pa.Array:
-    """A pandas column as an Arrow array; mixed objects, and moments that may differ in their offset, become texts."""
-    try:
-        column = pa.array(series, from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-        column = None
-    if column is None or (series.dtype == object and pa.types.is_timestamp(column.type)):
-        return object_texts(series.astype(object).tolist(), lambda row: f"row {row + 1}, column {name!r}")
-    return column
+    return pa.table({name: drafted_column(frame.iloc[:, at], name) for at, name in enumerate(names)})
 
 
 def _without_domain(real: pa.Table, synthetic: pa.Table, notes: Notes) -> Inputs:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dpgm.data.atomic import atomic_file, atomic_folder, check_writable
 from dpgm.data.domain import Domain
-from dpgm.data.records import Records
+from dpgm.data.records import Dtypes, Records
 from dpgm.errors import ArtefactError, PrivacyWarning, UsageError
 from dpgm.notebook import html_table
 from dpgm.privacy.certificate import (
@@ -51,7 +51,7 @@ class Release:
     generator: Generator
     certificate: Certificate
     # Column types of the frame that was fitted; they are not saved with the release.
-    dtypes: tuple[tuple[str, str], ...] = ()
+    dtypes: Dtypes = ()
 
     def __repr__(self) -> str:
         certificate = self.certificate

@@ -34,6 +34,7 @@ from dpgm.data.inspect.hints import (
     code_hint,
     date_hint,
     follows_soon,
+    is_identifier,
     names_persons,
     number_hint,
     ordered_dates,
@@ -192,7 +193,7 @@ class _Column:
         self.rows = self.missing = self.decimals = self.padded = 0
         self.is_number = True
         self._unsupported = ""  # why the column cannot be modelled
-        self.is_list = self.is_boolean = False
+        self.is_list = self.is_boolean = self.is_fraction = False  # by the type of the column
         self.values: set[str] = set()
         self._sample: set[str] = set()  # of the values, chosen by hash, to estimate how many there are
         self.temporal: str | None = None
@@ -207,6 +208,7 @@ class _Column:
         kinds = pa.types
         self.is_list = self.is_list or is_list(column.type)
         self.is_boolean = self.is_boolean or kinds.is_boolean(column.type)
+        self.is_fraction = self.is_fraction or kinds.is_floating(column.type) or kinds.is_decimal(column.type)
         if kinds.is_date(column.type) or kinds.is_timestamp(column.type):
             self.temporal = "date" if kinds.is_date(column.type) else "datetime"
             self.missing += column.null_count
@@ -352,6 +354,11 @@ class _Column:
             days = self.unit == "day" and filled > 0  # a date at midnight is a date
             kind = "date" if days else self.temporal
             return kind, self._dates_reason(kind)
+        if is_identifier(self.name) and not self.is_fraction:  # as `domain_of_schema` judges
+            reason = (
+                f"an identifier, as its name says, so samples carry fresh ones (to model it: --kind '{self.name}="
+            )
+            return "identifier", f"{reason}{'integer' if self.is_whole else 'categorical'}')"
         if not self.values:
             return "ignored", "no row has a value in it"
         nearly_unique = self._distinct >= _NEARLY_UNIQUE * filled and filled >= _MIN_ROWS

@@ -26,6 +26,7 @@ from dpgm.data.read.json_lines import json_rows
 from dpgm.data.read.lines import TextBlock, first_block
 from dpgm.data.read.opening import Input, locate
 from dpgm.data.read.options import ReadKeywords, ReadOptions, options_from
+from dpgm.data.read.pandas_columns import drafted_column
 from dpgm.data.read.parquet import parquet_columns
 from dpgm.data.read.readers import columns_of, format_name, read_files
 from dpgm.data.records import Records
@@ -217,7 +218,7 @@ def draft_frame(
             "a domain is drafted from a frame of pandas, polars or pyarrow that has columns; `dpgm.inspect_file` reads"
             " files."
         )
-    columns = frame_columns(data, column_names(data), infer=True)
+    columns = frame_columns(data, column_names(data), convert=drafted_column)
     if person is not None:
         columns.required(person, "person")
     items = [name for name in columns.names if name != person]

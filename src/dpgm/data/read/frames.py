@@ -4,8 +4,6 @@ Kinds of columns come from the domain or from the schema of the frame (its dtype
 Python objects is a column of texts, whatever it contains.
 """
 
-import datetime
-import json
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -14,35 +12,40 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from dpgm.data.domain import Date, DateTime, Domain, Field, Image, ItemSet, Numeric, ShapedNumber
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.encoding import TableEncoder
-from dpgm.data.formats import Source
+from dpgm.data.formats import Layout, Source
 from dpgm.data.items import flat_column, is_list
 from dpgm.data.read.arrays import from_matrix
 from dpgm.data.read.columns import Chunk, Columns, read_columns
 from dpgm.data.read.options import ReadOptions
+from dpgm.data.read.pandas_columns import Convert, column_of_field, column_of_items, type_of
 from dpgm.data.read.readers import domain_of_schema, read_with_discovery
 from dpgm.data.read.storage import Persons, limit_rows_per_person
-from dpgm.data.records import Records, concatenate
-from dpgm.data.values import Place, any_type, in_column, numbered, object_lists, object_texts, seconds_of
+from dpgm.data.records import Dtypes, Records, concatenate
+from dpgm.data.values import in_column, numbered
 from dpgm.errors import InputError, UsageError
 from dpgm.validation import near
 
 _FRAMES = ("pandas", "polars", "pyarrow")
+_DATABASES = ("sqlite3", "sqlalchemy")
 _FRAME = "the frame"  # instead of a file name in messages
 _CHUNK = 65_536  # rows
-# Dtypes that pandas may have inferred from the values; one with a named time zone is taken as stated.
-_INFERRED_DTYPE = re.compile(
-    r"u?int64|float64|complex128|bool|object|str|(datetime|timedelta)64\[\w+(, UTC([+-]\d\d:\d\d)?)?\]"
-)
+# Dtypes that pandas and polars may have inferred from the values; one with a named time zone is taken as stated.
+_INFERRED_DTYPE = {
+    "pandas": re.compile(
+        r"u?int64|float64|complex128|bool|object|str|(datetime|timedelta)64\[\w+(, UTC([+-]\d\d:\d\d)?)?\]"
+    ),
+    "polars": re.compile(
+        r"Int64|Int128|Float64|Boolean|String|Date|Time|Null|Object|(Duration|List|Array|Struct)\b.*"
+        r"|Datetime\(time_unit='us', time_zone=(None|'UTC')\)"
+    ),
+}
 _NO_DOMAIN = (
     "a frame needs a public domain: pass `domain=` (`dpgm.Domain.draft` drafts one), or `discover=True` to take"
     " names and types of the columns from the frame and find all values privately."
 )
-_ARROW_ERRORS = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ class FrameRecords:
 
     records: Records
     source: Source | None
-    dtypes: tuple[tuple[str, str], ...] = ()
+    dtypes: Dtypes = ()
 
 
 def as_records(data: object, domain: DomainLike | None = None) -> Records:
@@ -86,7 +89,8 @@ def as_records(data: object, domain: DomainLike | None = None) -> Records:
                 f" are {listed or 'none'}."
             )
     encoder = TableEncoder(domain)
-    table = _table(data, [field.name for field in domain.fields], domain)
+    fields = {field.name: field for field in domain.fields}
+    table = _table(data, list(fields), lambda series, name: column_of_field(series, name, fields[name]))
     return concatenate([encoder.encode(chunk.table, chunk.place) for chunk in _chunks(table)])
 
 
@@ -121,7 +125,7 @@ def read_frame(
         raise UsageError(_NO_DOMAIN)
     if not len(data):  # type: ignore[arg-type]
         raise InputError("the frame has no rows; give at least one.")
-    names, dtypes = column_names(data), _pandas_dtypes(data)
+    names, dtypes = column_names(data), _dtypes(data)
     options = ReadOptions(person=person, item=item, rows_per_person=rows_per_person)
     if item is not None and person is None and item not in names:
         raise UsageError(
@@ -135,8 +139,8 @@ def read_frame(
         if item is not None:  # holds lists, which the dtype of a column of Python objects does not say
             schema = schema.set(schema.get_field_index(item), schema.field(item).with_type(pa.list_(pa.string())))
         domain = domain_of_schema(schema, person=person)
-        if any(not dtype for name, dtype in dtypes if name != person):
-            domain = replace(domain, origin="judged")  # pandas inferred kinds from the values
+        if any(not dtype or isinstance(dtype, type) for name, dtype in dtypes if name != person):
+            domain = replace(domain, origin="judged")  # pandas or polars may have inferred kinds from the values
     elif discover and not domain.is_open:
         raise UsageError("the domain leaves nothing to discover; leave out `discover`.")
     field = domain.item_set
@@ -157,16 +161,30 @@ def read_frame(
 
 
 def _long(data: Any, options: ReadOptions) -> tuple[Records, Source]:
-    """Records of a frame with one row per person and item."""
-    columns = frame_columns(data, [name for name in (options.person, options.item) if name is not None])
-    return read_with_discovery(options, lambda options: read_columns(columns, options))
+    """Records of a frame whose rows hold one item, or a list of items, of a person."""
+    person, item = str(options.person), str(options.item)
+    columns = frame_columns(data, [person, item], item=item)
+    columns.required(person, "person")
+    columns.required(item, "item")
+    options = replace(options, shape="long")
+    records, source = read_with_discovery(options, lambda options: read_columns(columns, options))
+    if is_list(frame_schema(data).field(item).type):  # samples hold lists as well
+        source = replace(source, layout=Layout("basket", item=item))
+    return records, source
 
 
 def long_records(data: object, person: str, item: str) -> Records:
-    """Records of a frame with one row per person and item, with all items that occur: for evaluation, not for a fit."""
+    """Records of a frame with items or lists of items of persons, with all that occur: for evaluation, not for a fit.
+
+    Without a column `person`, as samples that hold lists are, every row is a person.
+    """
     data = checked_frame(data)
     if not is_frame(data):
         raise UsageError("`person` and `item` are for frames of pandas, polars or pyarrow, and for files.")
+    names = column_names(data)
+    if person not in names and names == [item]:
+        columns = frame_columns(data, names, item=item)
+        return read_columns(columns, ReadOptions(shape="basket", item=item, assume_public_items=True))[0]
     return _long(data, ReadOptions(person=person, item=item, assume_public_items=True))[0]
 
 
@@ -188,6 +206,11 @@ def checked_frame(data: object) -> Any:
     package, kind = package_of(data), type(data).__name__
     if package == "polars" and kind == "LazyFrame":
         return data.collect()  # type: ignore[attr-defined]
+    if package in _DATABASES:
+        raise UsageError(
+            "a connection to a database is no frame; read a table from it and give that, such as"
+            " `pandas.read_sql('SELECT * FROM visits', connection)`."
+        )
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
     if (package in ("pandas", "polars") and kind == "Series") or isinstance(data, (pa.Array, pa.ChunkedArray)):
@@ -200,55 +223,70 @@ def column_names(data: Any) -> list[str]:
     return [str(name) for name in (data.column_names if hasattr(data, "column_names") else data.columns)]
 
 
+def without_column(data: Any, name: str) -> Any:
+    """A frame without a column; anything else unchanged."""
+    if not is_frame(data) or name not in column_names(data):
+        return data
+    if package_of(data) == "pandas":
+        return data.iloc[:, [at for at, one in enumerate(column_names(data)) if one != name]]
+    return data.drop(name) if package_of(data) == "polars" else data.drop_columns([name])
+
+
 def frame_schema(data: Any) -> pa.Schema:
     """Names and types of a frame's columns by its dtypes; Python objects and categories are texts."""
     if package_of(data) != "pandas":
-        return arrow_table(data).schema
-    head = data.iloc[:0]
-    kinds = []
-    for at, name in enumerate(head.columns):
-        series = head.iloc[:, at]
-        untyped = str(series.dtype) in ("object", "category")
-        try:
-            kind = pa.string() if untyped else pa.array(series, from_pandas=True).type
-        except _ARROW_ERRORS:
-            kind = pa.null()  # cannot be modelled
-        kinds.append((str(name), kind))
-    return pa.schema(kinds)
+        return arrow_table(data.head(0) if package_of(data) == "polars" else data).schema
+    return pa.schema([(str(name), type_of(data.iloc[:, at])) for at, name in enumerate(data.columns)])
 
 
-def _pandas_dtypes(data: Any) -> tuple[tuple[str, str], ...]:
-    """The dtypes of sampled frames; empty for a dtype that pandas may have inferred from the values.
+def _dtypes(data: Any) -> Dtypes:
+    """The dtypes of sampled frames, those of polars as objects; empty for a dtype that may come from the values.
 
     One missing value turns whole numbers into floats, and one odd value turns anything into objects: samples of that
     dtype would reveal it.
     """
-    if package_of(data) != "pandas":
+    package = package_of(data)
+    if package == "pyarrow":
         return ()
     return tuple(
-        (str(name), "" if _INFERRED_DTYPE.fullmatch(str(dtype)) else str(dtype))
-        for name, dtype in zip(data.columns, data.dtypes, strict=True)
+        (name, _stated_dtype(dtype, package)) for name, dtype in zip(column_names(data), data.dtypes, strict=True)
     )
+
+
+def _stated_dtype(dtype: Any, package: str) -> Any:
+    if _INFERRED_DTYPE[package].fullmatch(str(dtype)):
+        return ""
+    if package == "pandas":
+        return str(dtype)
+    # Of decimals as polars infers them, the places after the point are those of the longest value: the type alone.
+    return type(dtype) if str(dtype).startswith("Decimal(precision=38,") else dtype
 
 
 # -- its columns as Arrow ------------------------------------------------------------------------------------------
 
 
-def arrow_table(frame: Any) -> pa.Table:
-    """A frame of polars or pyarrow as an Arrow table."""
+def arrow_table(frame: Any, names: Sequence[str] | None = None) -> pa.Table:
+    """A frame of polars or pyarrow, or the named columns of it, as an Arrow table."""
     if package_of(frame) != "polars":
-        return frame
-    try:
-        return frame.to_arrow()
-    except Exception:  # polars raises kinds of its own for columns of Python objects
-        raise InputError("a column of the frame holds Python objects; convert it to one type first.") from None
+        return frame if names is None else frame.select(names)
+    chosen = frame.columns if names is None else names
+    try:  # column by column, because polars takes some names for patterns of names
+        return pa.table({name: frame.get_column(name).to_arrow() for name in chosen})
+    except Exception:  # polars raises errors of its own for types that Arrow does not have
+        raise InputError("a column of the frame has a type that Arrow does not have; convert it first.") from None
 
 
-def frame_columns(data: Any, names: Sequence[str], *, infer: bool = False) -> Columns:
-    """Some columns of a frame, categories decoded; with `infer`, the types of Python objects are inferred."""
+def frame_columns(
+    data: Any, names: Sequence[str], *, item: str | None = None, convert: Convert = column_of_field
+) -> Columns:
+    """Some columns of a frame, categories decoded; `item` may hold lists, and pandas columns are read by `convert`."""
     known = column_names(data)
     _refuse_repeated(known, known)
-    table = _table(data, [name for name in dict.fromkeys(names) if name in known], infer=infer)
+    table = _table(
+        data,
+        [name for name in dict.fromkeys(names) if name in known],
+        lambda series, name: (column_of_items if name == item else convert)(series, name),
+    )
     table = pa.table({name: _decoded(table.column(name)) for name in table.column_names})
     kinds = {entry.name: entry.type for entry in table.schema}
     return Columns(
@@ -273,61 +311,15 @@ def _chunks(table: pa.Table) -> list[Chunk]:
     return [Chunk(table.slice(start, _CHUNK), numbered("row", rows[start:])) for start in starts]
 
 
-def _table(data: Any, names: list[str], domain: Domain | None = None, *, infer: bool = False) -> pa.Table:
-    """Some columns of a frame as an Arrow table; pandas columns are converted as the domain describes them."""
+def _table(data: Any, names: list[str], convert: Convert) -> pa.Table:
+    """Some columns of a frame as an Arrow table; those of pandas are read by `convert`."""
     known = column_names(data)
     _refuse_repeated(names, known)
     if package_of(data) != "pandas":
-        return arrow_table(data).select(names)
-    fields = {} if domain is None else {field.name: field for field in domain.fields}
-    return pa.table(
-        {name: _pandas_column(data.iloc[:, known.index(name)], name, fields.get(name), infer) for name in names}
-    )
+        return arrow_table(data, names)
+    return pa.table({name: convert(data.iloc[:, known.index(name)], name) for name in names})
 
 
 def _decoded(column: Any) -> Any:
     """A column with its categories decoded."""
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-
-
-def _pandas_column(series: Any, name: str, field: Field | None, infer: bool) -> Any:
-    """A pandas column as an Arrow array (item sets as lists).
-
-    Columns of Python objects are converted value by value, so that a value of another type changes no other row.
-    """
-    place = in_column(numbered("row", range(1, len(series) + 2)), name)
-    try:
-        if isinstance(field, (ItemSet, Image)):
-            return object_lists([_listed(value) for value in series.tolist()], place)
-        if series.dtype == object and not infer:
-            return pa.array(series, type=pa.string(), from_pandas=True)  # faster, if all values are texts
-        return pa.array(series, from_pandas=True)
-    except (*_ARROW_ERRORS, UnicodeError):
-        values = series.astype(object).tolist()
-    if infer and any(isinstance(value, (list, tuple, set, frozenset)) for value in values):
-        return any_type(object_lists)(values, place)
-    if isinstance(field, (Numeric, ShapedNumber)):  # booleans are numbers, as in a column of booleans
-        values = [int(value) if isinstance(value, (bool, np.bool_)) else value for value in values]
-    if isinstance(field, (Date, DateTime, ShapedNumber)) and field.pattern is not None:
-        return _dates_and_texts(values, field.pattern, place)
-    return object_texts(values, place)
-
-
-def _dates_and_texts(values: Sequence[Any], pattern: str, place: Place) -> pa.Array:
-    """Times from a mixed column: date objects unchanged, as in a column of dates, and texts by their pattern."""
-    texts, nothing = object_texts(values, place), pa.scalar(None, type=pa.string())
-    is_date = np.array([isinstance(value, datetime.date) for value in values], dtype=np.bool_)
-    dates, no_date = seconds_of(pc.if_else(is_date, texts, nothing), place, ("",))
-    written, no_text = seconds_of(pc.if_else(is_date, nothing, texts), place, ("",), pattern)
-    seconds = np.where(is_date, dates, written).astype(np.int64)
-    return pa.array(seconds, mask=np.where(is_date, no_date, no_text)).cast(pa.timestamp("s"))
-
-
-def _listed(value: Any) -> Any:
-    """A list of items, parsed if it is written as JSON text."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value) if value.strip() else None
-    except (ValueError, RecursionError):
-        return value  # refused later, with its row

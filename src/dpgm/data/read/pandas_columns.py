@@ -1,0 +1,193 @@
+"""Pandas columns as Arrow columns: Arrow never infers a type from Python objects.
+
+A column whose dtype fixes how every value is stored (numbers, booleans, times, texts) is converted as it stands. Any
+other (Python objects, categories, intervals) is converted value by value, so that a value of another type changes no
+other row. Each category that occurs is converted once, by the same code as an object.
+"""
+
+import datetime
+import json
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpgm.data.domain import Date, DateTime, Field, Image, ItemSet, Numeric, ShapedNumber
+from dpgm.data.values import (
+    Place,
+    Reader,
+    any_type,
+    in_column,
+    is_missing,
+    is_sequence,
+    numbered,
+    object_lists,
+    object_texts,
+    seconds_of,
+)
+from dpgm.errors import InputError
+
+Convert: TypeAlias = Callable[[Any, str], Any]  # from a pandas column and its name to an Arrow column
+_NULLABLE = re.compile("U?Int(8|16|32|64)|Float(32|64)|boolean")  # pandas' own dtypes with missing values
+_NUMPY_KINDS = "biufmM"  # booleans, numbers, durations and times; not complex numbers and objects
+_WIDEST = 8  # bytes; Arrow has no longer floats
+_TIMES = ((datetime.time, pa.time64("us")), (datetime.timedelta, pa.duration("us")))  # which drafts leave out
+
+
+def has_fixed_type(dtype: Any) -> bool:
+    """Whether all values of a dtype are stored as one type."""
+    import pandas
+
+    if isinstance(dtype, np.dtype):
+        return dtype.kind in _NUMPY_KINDS and dtype.itemsize <= _WIDEST
+    if isinstance(dtype, (pandas.StringDtype, pandas.DatetimeTZDtype, pandas.ArrowDtype)):
+        return True
+    return _NULLABLE.fullmatch(str(dtype)) is not None and type(dtype).__module__.partition(".")[0] == "pandas"
+
+
+def type_of(series: Any) -> pa.DataType:
+    """The Arrow type by the dtype alone: text for objects and categories, null for what cannot be modelled."""
+    import pandas
+
+    dtype = series.dtype.subtype if isinstance(series.dtype, pandas.SparseDtype) else series.dtype
+    if isinstance(dtype, pandas.CategoricalDtype) or str(dtype) == "object":
+        return pa.string()
+    return pa.array(pandas.Series([], dtype=dtype), from_pandas=True).type if has_fixed_type(dtype) else pa.null()
+
+
+def column_of_field(series: Any, name: str, field: Field | None = None) -> Any:
+    """A column as the domain describes it, item sets as lists; without a field, as numbers, times or texts."""
+    if isinstance(field, (ItemSet, Image)):
+        return _converted(series, name, _listed_objects, fixed=False)
+    column = _converted(series, name, partial(_objects, field=field))
+    # Without a value the dtype says nothing: a gap is read the same in a column of times and in one of objects.
+    return column if field is None or column.null_count < len(column) else pa.nulls(len(column))
+
+
+def column_of_items(series: Any, name: str) -> Any:
+    """The items of a frame with one row per person and item; an object may also be a list of items."""
+    return _converted(series, name, _item_objects)
+
+
+def drafted_column(series: Any, name: str) -> Any:
+    """A column without a domain, for drafts and evaluation: lists if any object is one, otherwise texts."""
+    return _converted(series, name, _drafted_objects)
+
+
+def _converted(series: Any, name: str, read: Reader, *, fixed: bool = True) -> Any:
+    """The column: by its dtype if that is `fixed`, otherwise value by value with `read`."""
+    import pandas
+
+    place = in_column(numbered("row", range(1, len(series) + 2)), name)
+    if isinstance(series.dtype, pandas.SparseDtype):
+        series = series.sparse.to_dense()
+    if isinstance(series.dtype, pandas.CategoricalDtype):
+        return _categories(series, place, read)
+    if fixed and has_fixed_type(series.dtype):
+        try:
+            column = pa.array(series, from_pandas=True)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, UnicodeError):
+            pass  # a value that Arrow cannot store, such as half of a surrogate pair, is refused with its row
+        else:
+            # As pandas converts short floats to long ones, once one row more makes a column longer floats or objects
+            narrow = pa.types.is_float16(column.type) or pa.types.is_float32(column.type)
+            return column.cast(pa.float64()) if narrow else column
+    try:
+        values = _python_values(series)
+    except (OverflowError, ValueError):
+        raise InputError(f"{place(0)} or after: a date lies beyond the year 9999; correct it.") from None
+    return read(values, place)
+
+
+def _categories(series: Any, place: Place, read: Reader) -> Any:
+    """A column of categories; those that no row has are not looked at."""
+    codes = series.cat.codes.to_numpy()
+    categories = series.cat.categories
+    used = np.flatnonzero(np.bincount(codes[codes >= 0], minlength=len(categories)))
+    values = _python_values(categories.take(used))
+    column = read(values, lambda at: place(int(np.argmax(codes == used[at])) if len(used) else 0))
+    position = np.full(len(categories) + 1, -1, dtype=np.int64)  # the last is that of the code -1, for missing
+    position[used] = np.arange(len(used))
+    return column.take(pa.array(position[codes], mask=codes < 0))
+
+
+# -- values --------------------------------------------------------------------------------------------------------
+
+
+def _python_values(values: Any) -> list[Any]:
+    """The values of a pandas column or index, times of numpy as pandas stores them in a column of times."""
+    objects: list[Any] = values.astype(object).tolist()
+    if {np.datetime64, np.timedelta64}.isdisjoint(map(type, objects)):
+        return objects
+    return [
+        _python_time(value) if isinstance(value, (np.datetime64, np.timedelta64)) else value for value in objects
+    ]
+
+
+def _python_time(value: Any) -> Any:
+    import pandas
+
+    if np.isnat(value):
+        return None
+    try:
+        return pandas.Timestamp(value) if isinstance(value, np.datetime64) else value
+    except ValueError:  # beyond what pandas can hold; refused later, with its row
+        return value
+
+
+def _objects(values: Sequence[Any], place: Place, field: Field | None = None) -> pa.Array:
+    """Numbers, texts, booleans, dates and times."""
+    if isinstance(field, (Numeric, ShapedNumber)):  # booleans are numbers, as in a column of booleans
+        values = [int(value) if isinstance(value, (bool, np.bool_)) else value for value in values]
+    if isinstance(field, (Date, DateTime, ShapedNumber)) and field.pattern is not None:
+        return _dates_and_texts(values, field.pattern, place)
+    return object_texts(values, place)
+
+
+def _dates_and_texts(values: Sequence[Any], pattern: str, place: Place) -> pa.Array:
+    """Times from a mixed column: date objects unchanged, as in a column of dates, and texts by their pattern."""
+    texts, nothing = object_texts(values, place), pa.scalar(None, type=pa.string())
+    is_date = np.array([isinstance(value, datetime.date) for value in values], dtype=np.bool_)
+    dates, no_date = seconds_of(pc.if_else(is_date, texts, nothing), place, ("",))
+    written, no_text = seconds_of(pc.if_else(is_date, nothing, texts), place, ("",), pattern)
+    seconds = np.where(is_date, dates, written).astype(np.int64)
+    return pa.array(seconds, mask=np.where(is_date, no_date, no_text)).cast(pa.timestamp("s"))
+
+
+def _listed_objects(values: Sequence[Any], place: Place) -> pa.Array:
+    """Lists of items, of which some may be written as JSON texts."""
+    return object_lists([_listed(value) for value in values], place)
+
+
+def _listed(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value) if value.strip() else None
+    except (ValueError, RecursionError):
+        return value  # refused later, with its row
+
+
+def _item_objects(values: Sequence[Any], place: Place) -> pa.Array:
+    """One item or a list of items per row."""
+    if set(map(type, values)) <= {str, type(None)}:
+        return object_texts(values, place)  # faster
+    lists = [value if is_sequence(value) else [] if is_missing(value) else [value] for value in values]
+    return object_lists(lists, place)
+
+
+def _drafted_objects(values: Sequence[Any], place: Place) -> pa.Array:
+    present = [value for value in values if not is_missing(value)]
+    if any(is_sequence(value) for value in present):
+        return any_type(object_lists)(values, place)
+    for kind, stored in _TIMES:
+        if present and all(isinstance(value, kind) for value in present):
+            try:
+                return pa.array(values, type=stored, from_pandas=True)
+            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+                break  # out of the range of Arrow
+    return any_type(_objects)(values, place)
