@@ -38,7 +38,9 @@ _READ_ENDINGS = (
     ".parquet .csv .tsv .jsonl .json .xlsx .dat .npz .npy .idx -ubyte (text also with .gz, or in a .zip), or a folder"
     " of images"
 )
-_WRITTEN_ENDINGS = ".parquet .csv .tsv .jsonl .dat .npz .npy .idx (text also with .gz), or for images a folder: a name without ending"
+_WRITTEN_ENDINGS = (
+    ".parquet .csv .tsv .jsonl .dat .npz .npy .idx (text also with .gz); images: a folder (no ending)"
+)
 _TEXT_FILE = (
     "a .txt file may hold anything, so say what it holds: `format='csv'` (cells; `separator` for what is between them,"
     " `shape='basket'` for lines of items) or `format='fimi'` (item numbers with blanks between them)"
