@@ -15,6 +15,7 @@ from typing import Any
 import typer
 
 from dpgm import __version__
+from dpgm.cli.parsing import App, usage_message
 from dpgm.errors import CheckFailed, DpgmError
 
 # typer carries its own copy of click in some versions; its exceptions are found through what typer exports.
@@ -42,7 +43,7 @@ FORCE = option("--force", "Replace existing outputs.", False, panel=OUTPUT)
 QUIET = option("--quiet", "Print nothing but errors.", False, panel=OUTPUT)
 AS_JSON = option("--json", "Print JSON.", False)
 
-app = typer.Typer(
+app = App(
     name="dpgm",
     help="Publish sensitive records safely: differentially private generative mixtures.",
     no_args_is_help=True,
@@ -180,7 +181,7 @@ def _explain(error: Exception) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":  # prints the help page, without an error
             typer.echo(error.format_message(), err=True)
             return 2
-        kind, message = "E-USAGE", str(error.format_message())
+        kind, message = "E-USAGE", usage_message(error)
     elif isinstance(error, DpgmError):
         kind, message = error.kind, with_flags(str(error))
     elif isinstance(error, BrokenPipeError):  # the reader of stdout stopped; discard the rest of its buffer

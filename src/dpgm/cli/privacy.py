@@ -11,6 +11,7 @@ import typer
 
 import dpgm
 from dpgm.cli.app import AS_JSON, app, argument, option, printable
+from dpgm.cli.parsing import App
 from dpgm.cli.terminal import bars, figure
 from dpgm.data.atomic import atomic_file
 from dpgm.errors import ArtefactError, CheckFailed, UsageError
@@ -18,11 +19,9 @@ from dpgm.errors import ArtefactError, CheckFailed, UsageError
 if TYPE_CHECKING:
     from dpgm.audit import Finding, OneRunFinding
 
-ledger_app = typer.Typer(
-    help="The budget spent on one population of people, over all releases.", no_args_is_help=True
-)
+ledger_app = App(help="The budget spent on one population of people, over all releases.", no_args_is_help=True)
 app.add_typer(ledger_app, name="ledger")
-keys_app = typer.Typer(help="Keys to sign releases with.", no_args_is_help=True)
+keys_app = App(help="Keys to sign releases with.", no_args_is_help=True)
 app.add_typer(keys_app, name="keys")
 
 
