@@ -1,4 +1,4 @@
-"""Checks of arguments, whose messages all name the parameter, the rule, the value received and what to do.
+"""Checks of arguments, whose messages all name the parameter, the rule, the value received and what to do; words.
 
 The parameter is passed by keyword, so that its name appears in the message:
 
@@ -83,6 +83,15 @@ def near(word: object, known: Iterable[object]) -> str:
     names = {str(name).lower(): str(name) for name in known}
     alike = difflib.get_close_matches(str(word).lower()[:200], names, n=1)
     return f" (did you mean {names[alike[0]]}?)" if alike else ""
+
+
+def counted(count: int, one: str, several: str | None = None) -> str:
+    """A number and the word for that many; `several` defaults to the word with an s.
+
+    >>> counted(1, "column"), counted(1200, "column"), counted(2, "entry", "entries")
+    ('1 column', '1,200 columns', '2 entries')
+    """
+    return f"{count:,} {one if count == 1 else several or one + 's'}"
 
 
 def shares(named: Mapping[str, float], *, leave_some: bool = False) -> None:

@@ -126,3 +126,25 @@ def test_the_command_line_names_options_where_the_library_names_arguments(tmp_pa
     assert "leave out --person and --item." in capsys.readouterr().err
     assert run(["plan", "--epsilon", "0", "--records", "100"]) == 2
     assert "--epsilon must be a finite number above 0" in capsys.readouterr().err
+
+
+def _with_domain(tmp_path, *fields):
+    lines = "".join(f"- {{name: {name}, kind: numeric, low: 0, high: 99}}\n" for name in fields)
+    (tmp_path / "domain.yaml").write_text(f"fields:\n{lines}")
+    return "--domain", tmp_path / "domain.yaml", "--epsilon", 1, "--out", tmp_path / "release"
+
+
+@pytest.mark.parametrize("ending", ["csv", "xlsx", "parquet"])
+def test_a_misspelt_column_of_the_domain_gets_a_suggestion(tmp_path, capsys, ending):
+    file = tmp_path / f"people.{ending}"
+    frame = pandas.DataFrame({"age": [1, 2], "height": [3, 4]})
+    getattr(frame, {"xlsx": "to_excel"}.get(ending, f"to_{ending}"))(file, index=False)
+    text = error_of(capsys, "fit", file, *_with_domain(tmp_path, "agee", "height"))
+    assert "'agee', which the file does not have (did you mean age?)" in text
+
+
+def test_a_first_line_that_may_be_a_record_is_not_suggested(tmp_path, capsys):
+    (tmp_path / "people.csv").write_text("age1,56\n12,34\n")
+    text = error_of(capsys, "fit", tmp_path / "people.csv", *_with_domain(tmp_path, "age", "height", "weight"))
+    assert "'age', which the file does not have" in text
+    assert "age1" not in text

@@ -103,6 +103,18 @@ def test_domain_files_read_back_exactly(tmp_path_factory, domain):
             "true or false",
         ),
         ("d.yaml", "fields: [", "line 2"),
+        (
+            "d.yaml",
+            "fields:\n- {name: a, kind: boolean\n- {name: b, kind: boolean}\n",
+            "lines 2 to 3: .*found no ','",
+        ),
+        ("d.yaml", "fields:\n- {name: a, kind: date, low: 2020-13-45, high: 2021-01-01}", "line 2: is no date"),
+        (
+            "d.yaml",
+            "fields:\n- {name: \u00e4\u00e4, kind: boolean}\n- {name: \x01, kind: boolean}",
+            "line 3: holds a char",
+        ),
+        ("d.yaml", "label: agee\nfields:\n- {name: age, kind: boolean}", "did you mean age"),
         ("d.yaml", "- 1\n", "mapping"),
         ("d.yaml", "fields: 5\n", "must be a list"),
         ("d.yaml", "", "mapping"),

@@ -6,10 +6,11 @@ import numpy as np
 import pandas
 import pytest
 
-from dpgm.data.domain import Domain
+from dpgm.data.domain import Domain, Image
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
 from dpgm.evaluation.evaluate import evaluate
+from dpgm.evaluation.findings import NAMED
 from dpgm.evaluation.verdict import verdict
 
 
@@ -94,3 +95,25 @@ def test_the_headline_names_the_one_pair_that_is_off():
 
     judged = verdict(evaluate(people(False), people(True), baselines={}))
     assert judged.headline.endswith("; worst: the association of height and weight.")
+
+
+@pytest.mark.parametrize(
+    ("off", "said"), [(2 * NAMED + 1, "1 more column is off;"), (2 * NAMED + 2, "2 more columns are off;")]
+)
+def test_one_more_column_is_one_column(off, said):
+    real = pandas.DataFrame({f"c{at}": np.arange(400.0) % 10 for at in range(off)})
+    judged = verdict(evaluate(real, real + 1000))
+    assert any(text.startswith(said) for text in judged.bad)
+
+
+def unlabelled(seed):
+    rng = np.random.default_rng(seed)
+    return Records.from_dense(rng.random((300, 64)) < 0.2, Domain((Image("image", 8, 8),)))
+
+
+def test_images_without_labels_are_described_without_labels():
+    made = evaluate(unlabelled(0), unlabelled(1), baselines={})
+    texts = [text for _, text in verdict(made).marked]
+    assert any(text.startswith("Images vary") for text in texts)
+    assert any(text.startswith("The mean image differs") for text in texts)
+    assert "label" not in " ".join(texts)

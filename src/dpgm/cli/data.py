@@ -12,6 +12,7 @@ from dpgm.cli.app import AS_JSON, FORCE, app, argument, option
 from dpgm.cli.options import DATA, takes_read_options
 from dpgm.cli.terminal import read_stdin
 from dpgm.errors import UsageError
+from dpgm.validation import counted
 
 
 class Town(StrEnum):
@@ -106,4 +107,4 @@ def simulate(
             writer.write(block)
     if domain_out is not None:
         dpgm.save_domain(domain, domain_out, force=force)
-    typer.echo(f"{writer.count:,} simulated records ({chosen.places:,} {chosen.field}) in {out}")
+    typer.echo(f"{counted(writer.count, 'simulated record')} ({chosen.places:,} {chosen.field}) in {out}")

@@ -15,6 +15,7 @@ from dpgm.cli.options import DATA, EPSILON, GENERATOR, PRIVACY, takes_read_optio
 from dpgm.cli.terminal import announce, bars, figure, print_table, read_stdin, refuse_pipe, reporting_spent_budget
 from dpgm.data.atomic import atomic_file, check_output, remove_leftovers
 from dpgm.errors import ArtefactError, BudgetError, UsageError
+from dpgm.validation import counted
 
 _FEW_RECORDS = 300  # records x epsilon below which noise is as large as most counts of a table (guides/pitfalls.md)
 _STOPPING = "Stopping and resuming"  # a group of options in help
@@ -98,8 +99,8 @@ def _print_plan(made: "dpgm.Plan") -> None:
     most = made.rows_per_person
     unit = "one record" if most == 1 else f"one person with up to {most} records"
     Console().print(
-        f"model {made.settings.model}; {made.records:,} records; composed epsilon = {figure(made.epsilon)} at delta ="
-        f" {made.delta:.3g} ({made.adjacency} of {unit})"
+        f"model {made.settings.model}; {counted(made.records, 'record')}; composed epsilon = {figure(made.epsilon)} at"
+        f" delta = {made.delta:.3g} ({made.adjacency} of {unit})"
     )
 
 
@@ -276,10 +277,9 @@ def _announce_fit(
     from dpgm.synthesis.estimate import estimate_fit, machine_speed
     from dpgm.synthesis.synthesizer import choose_device
 
-    size = (
-        "what the domain leaves open is found privately" if domain.is_open else f"{domain.width:,} positions each"
-    )
-    announce(f"fitting {total:,} records: {size}; nothing printed depends on their values")
+    positions = f"{counted(domain.width, 'position')} each"
+    size = "what the domain leaves open is found privately" if domain.is_open else positions
+    announce(f"fitting {counted(total, 'record')}: {size}; nothing printed depends on their values")
     if planned is not None and total * planned.target_epsilon < _FEW_RECORDS:
         announce(
             f"note: {total:,} records at epsilon {figure(planned.target_epsilon)} are so few that synthetic records"

@@ -15,6 +15,7 @@ from dpgm.cli.parsing import App
 from dpgm.cli.terminal import bars, figure
 from dpgm.data.atomic import atomic_file
 from dpgm.errors import ArtefactError, CheckFailed, UsageError
+from dpgm.validation import counted
 
 if TYPE_CHECKING:
     from dpgm.audit import Finding, OneRunFinding
@@ -84,9 +85,9 @@ def cost(
         return
     typer.echo(f"epsilon {figure(result.epsilon)} at delta {delta:.3g} ({result.adjacency.value} adjacency)")
     if noise is not None:
-        typer.echo(f"  {steps} steps at sampling rate {sampling_rate:g}, noise multiplier {noise:g}")
+        typer.echo(f"  {counted(steps, 'step')} at sampling rate {sampling_rate:g}, noise multiplier {noise:g}")
     for multiplier, count in releases:
-        typer.echo(f"  {count} releases on all records, noise multiplier {multiplier:g}")
+        typer.echo(f"  {counted(count, 'release')} on all records, noise multiplier {multiplier:g}")
     typer.echo(f"  upper bound by Renyi divergences {figure(result.epsilon_rdp)}")
     typer.echo(f"  if a neighbour replaces a record: {figure(figures['epsilon_replace_one'])} (proved bound)")
 
@@ -139,7 +140,7 @@ def verify(
     if not as_json:
         typer.echo(
             f"certified: epsilon {figure(certificate.epsilon)}, delta {certificate.delta:.3g}, per {certificate.unit}, "
-            f"{certificate.adjacency.value} adjacency, {certificate.records} records (public)"
+            f"{certificate.adjacency.value} adjacency, {counted(certificate.records, 'record')} (public)"
         )
         if signed_by is None:
             typer.echo(_NOTES[verification.signature])
@@ -253,7 +254,8 @@ def ledger_check(
     problems = ledger.check(marks)
     if problems:
         raise CheckFailed(f"{file}: {printable('; '.join(problems))}.")
-    typer.echo(f"{file}: {ledger.mark.sequence} entries, the chain holds")
+    entries = counted(len(ledger.entries()), "entry", "entries")
+    typer.echo(f"{file}: {entries}, and the chain of {counted(ledger.mark.sequence, 'line')} about them holds")
 
 
 @ledger_app.command("void")
@@ -363,8 +365,8 @@ def _show(found: "Finding | OneRunFinding") -> None:
 
     if isinstance(found, Finding):
         typer.echo(
-            f"{found.configuration}: {found.sentence}; {found.fits} fits with the canary, {found.fits} without,"
-            f" {found.seconds:.0f} s"
+            f"{found.configuration}: {found.sentence}; {counted(found.fits, 'fit')} with the canary, {found.fits}"
+            f" without, {found.seconds:.0f} s"
         )
     else:
         typer.echo(

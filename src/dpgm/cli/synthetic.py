@@ -13,6 +13,7 @@ from dpgm.cli.options import EPSILON, PRIVACY, takes_read_options
 from dpgm.cli.terminal import announce, bars, figure, is_pipe, print_table, read_stdin, refuse_pipe
 from dpgm.data.atomic import atomic_file, check_output
 from dpgm.errors import CheckFailed, DiskError, UsageError
+from dpgm.validation import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,7 +86,9 @@ def sample(
         stream.flush()
     if not quiet:
         note = "" if rate is None or not where else f" ({rate:.2%} of the generator's records meet the conditions)"
-        announce(f"{records:,} synthetic records written to {'stdout' if stream is not None else out}{note}")
+        announce(
+            f"{counted(records, 'synthetic record')} written to {'stdout' if stream is not None else out}{note}"
+        )
 
 
 @app.command()
@@ -294,7 +297,9 @@ def print_columns(made: "dpgm.Evaluation") -> None:
         )
     Console().print(table)
     if len(listed) > _SHOWN_COLUMNS:
-        announce(f"{len(listed) - _SHOWN_COLUMNS} more columns are in the report (--out FILE)")
+        announce(
+            f"{counted(len(listed) - _SHOWN_COLUMNS, 'more column is', 'more columns are')} in the report (--out FILE)"
+        )
 
 
 def _change(real: str, synthetic: str) -> str:

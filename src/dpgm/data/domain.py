@@ -28,7 +28,7 @@ from dpgm.data.number_bins import ShapedNumber
 from dpgm.data.number_fields import Date, DateTime, Numeric
 from dpgm.errors import UsageError
 from dpgm.notebook import html_table
-from dpgm.validation import near
+from dpgm.validation import counted, near
 
 __all__ = [
     "Block",
@@ -101,7 +101,9 @@ class Domain:
                 raise UsageError(f"the domain names the field {name!r} twice; names must differ.")
         by_name = {field.name: field for field in fields}
         if self.label is not None and self.label not in by_name:
-            raise UsageError(f"the domain's label {self.label!r} is not one of its fields.")
+            raise UsageError(
+                f"the domain's label {self.label!r} is not one of its fields{near(self.label, by_name)}."
+            )
         if self.layout is not None and self.item_set is None:
             raise UsageError("`layout` needs a domain of one item set; leave it out.")
         for field in fields:
@@ -241,7 +243,9 @@ class Domain:
         return draft_frame(data, drop=drop, kinds=kinds, person=person)
 
     def _repr_html_(self) -> str:
-        return html_table(f"Domain: {len(self.fields)} fields", ((one.name, one.kind) for one in self.columns))
+        return html_table(
+            f"Domain: {counted(len(self.fields), 'field')}", ((one.name, one.kind) for one in self.columns)
+        )
 
 
 def _check_after(field: Date | DateTime | ShapedNumber, fields: Mapping[str, Field]) -> None:

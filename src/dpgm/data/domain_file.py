@@ -34,6 +34,9 @@ DomainLike: TypeAlias = Domain | Mapping[str, Any] | str | os.PathLike[str]
 DRAFTED = "drafted_from_data"  # key in drafts of `inspect`, until the curator removes the line
 _MAX_BYTES = 1 << 28
 _MAX_DEPTH = 20
+_NO_VALUE = (
+    "is no date or number, although it looks like one; correct it, or put it in quotation marks if it is a text."
+)
 _CLASSES: dict[str, type[Any]] = {cls.kind: cls for cls in (*get_args(Field), *get_args(Unread))}
 _LAYOUT_KEYS = ("shape", "person", "item")
 # Required type of a key's value, and how a message words it; other keys are checked by the field classes.
@@ -279,6 +282,12 @@ def _parse_yaml(text: str) -> object:
             mapping: dict[Any, Any] = super().construct_mapping(node, deep)
             return mapping
 
+        def construct_object(self, node: Any, deep: bool = False) -> Any:
+            try:
+                return super().construct_object(node, deep)
+            except ValueError:  # such as the date 2020-13-45
+                raise UsageError(f"line {node.start_mark.line + 1}: {_NO_VALUE}") from None
+
     try:
         # Composing deeply nested nodes overflows the C stack and kills the process, so check the depth first.
         depth = 0
@@ -290,9 +299,24 @@ def _parse_yaml(text: str) -> object:
     except UsageError:
         raise
     except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark is not None else 1
-        raise UsageError(
-            f"line {line}: is not plain YAML (tags such as !!python are refused); correct it."
-        ) from None
+        raise UsageError(_yaml_fault(error)) from None
+    except yaml.reader.ReaderError:
+        found = yaml.reader.Reader.NON_PRINTABLE.search(text)
+        line = text[: found.start() if found else 0].count("\n") + 1
+        raise UsageError(f"line {line}: holds a character that YAML does not allow; remove it.") from None
     except (yaml.YAMLError, RecursionError, ValueError):
         raise UsageError("is not plain YAML; correct it.") from None
+
+
+def _yaml_fault(error: Any) -> str:
+    """What is wrong with a YAML text: the line where it is seen, and the line of the part that it belongs to.
+
+    A bracket that is not closed is seen lines after the one to correct.
+    """
+    marks = [mark.line + 1 for mark in (error.context_mark, error.problem_mark) if mark is not None]
+    lines = " to ".join(map(str, dict.fromkeys(marks)))
+    if "tag" in (error.problem or "") or "constructor" in (error.problem or ""):
+        return f"line {lines}: is not plain YAML (tags such as !!python are refused); correct it."
+    problem = (error.problem or "the text ends too early").removeprefix("but ")
+    problem = problem.replace("did not find expected", "found no")
+    return f"line{'s' if len(set(marks)) > 1 else ''} {lines}: is not YAML: {problem}; correct it."

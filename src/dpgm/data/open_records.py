@@ -17,6 +17,7 @@ from dpgm.data.number_bins import shaped_codes
 from dpgm.data.number_fields import SECONDS, Floats
 from dpgm.data.records import Records, row_pointers, take_rows
 from dpgm.errors import ResourceError, UsageError
+from dpgm.validation import counted
 
 if TYPE_CHECKING:
     import pyarrow
@@ -163,7 +164,7 @@ class OpenRecords(Records):
         return cls.of(domain, len(records), (SetColumn(row_pointers(lengths), codes, vocabulary),))
 
     def __repr__(self) -> str:
-        return f"OpenRecords({len(self):,} records, {len(self.columns)} open columns)"
+        return f"OpenRecords({counted(len(self), 'record')}, {counted(len(self.columns), 'open column')})"
 
     def check(self) -> None:
         """Raise unless there is one column per field, one entry per record, and no code twice within a record."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dpgm.data.domain import Domain, Image
 from dpgm.errors import UsageError
 from dpgm.notebook import html_table
+from dpgm.validation import counted
 
 if TYPE_CHECKING:
     import pandas
@@ -69,7 +70,7 @@ class Records:
         return len(self.indptr) - 1
 
     def __repr__(self) -> str:
-        return f"Records({len(self):,} records, {self.width:,} positions)"
+        return f"Records({counted(len(self), 'record')}, {counted(self.width, 'position')})"
 
     def _repr_html_(self) -> str:
         # Only counts and kinds: these may be private records.

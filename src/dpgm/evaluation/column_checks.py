@@ -27,6 +27,7 @@ from dpgm.evaluation.findings import (
     share_text,
 )
 from dpgm.evaluation.raw_columns import value_text
+from dpgm.validation import counted
 
 
 def column_faults(column: ColumnComparison, rules: VerdictRules = RULES) -> tuple[str, ...]:
@@ -67,12 +68,15 @@ def check_columns(evaluation: Evaluation, rules: VerdictRules) -> Findings:
     off, lacking, count = columns_off(evaluation, rules), lacking_columns(evaluation), len(evaluation.columns)
     level = ROUGH if len(off) + len(lacking) > rules.columns_off * (count + len(lacking)) else USEFUL
     if lacking:
-        what = "a column" if len(lacking) == 1 else f"{len(lacking)} columns"
+        what = "a column" if len(lacking) == 1 else counted(len(lacking), "column")
         yield Finding(f"The synthetic data lacks {what} of the real data: {listed(lacking)}.", True, level)
     for column in off[: 2 * NAMED]:
         yield Finding(f"{column.name}: {'; '.join(column_faults(column, rules))}.", True, level)
     if len(off) > 2 * NAMED:
-        yield Finding(f"{len(off) - 2 * NAMED} more columns are off; see the table of columns.", True)
+        yield Finding(
+            f"{counted(len(off) - 2 * NAMED, 'more column is', 'more columns are')} off; see the table of columns.",
+            True,
+        )
     if len(off) < count:
         error = np.sqrt(1 / evaluation.records + 1 / evaluation.synthetic_records)
         wider = deviations(rules.false_alarm, rules.column_figures) * error > rules.mean_shift
@@ -109,7 +113,8 @@ def check_rounding_and_weekdays(evaluation: Evaluation, rules: VerdictRules) -> 
             texts.append(f"{column.name}: {shares[0]} of the values are {what} instead of {shares[1]}.")
     yield from (Finding(text, True) for text in texts[:NAMED])
     if len(texts) > NAMED:
-        yield Finding(f"{len(texts) - NAMED} more columns are rounded otherwise or on other weekdays.", True)
+        more = counted(len(texts) - NAMED, "more column is", "more columns are")
+        yield Finding(f"{more} rounded otherwise or on other weekdays.", True)
 
 
 def check_pairs(evaluation: Evaluation, rules: VerdictRules) -> Findings:
@@ -172,9 +177,8 @@ def check_orders(evaluation: Evaluation, rules: VerdictRules) -> Findings:
             f"the order of {order.first} and {order.last}",
         )
     if len(off) > NAMED:
-        yield Finding(
-            f"{len(off) - NAMED} more pairs of columns are out of order; the JSON output lists them.", True
-        )
+        more = counted(len(off) - NAMED, "more pair of columns is", "more pairs of columns are")
+        yield Finding(f"{more} out of order; the JSON output lists them.", True)
 
 
 def _column_figures(column: ColumnComparison, rules: VerdictRules) -> list[tuple[float, str]]:

@@ -22,6 +22,7 @@ from dpgm.evaluation.findings import (
     share_text,
 )
 from dpgm.evaluation.marginals import LengthDistance
+from dpgm.validation import counted
 
 _MOST_TIMES = 999  # largest "times as accurate" that is printed
 
@@ -82,8 +83,9 @@ def check_lost_items(evaluation: Evaluation, rules: VerdictRules) -> Findings:
     """Items that the domain does not list, and frequent ones that are missing from the synthetic data."""
     outside, lost = evaluation.outside, evaluation.lost_items
     if outside is not None and outside.items:
+        of_real = counted(outside.items, "item of the real data is", "items of the real data are")
         yield Finding(
-            f"{outside.items:,} items of the real data are not in the domain ({percent(outside.share)} of all items in"
+            f"{of_real} not in the domain ({percent(outside.share)} of all items in"
             " real records), so no synthetic record holds them.",
             True,
             rules.outside.level(outside.share),
@@ -142,9 +144,16 @@ def check_images(evaluation: Evaluation, rules: VerdictRules) -> Findings:
     if (measured := evaluation.images) is None:
         return
     variety, gap, label_gap = measured.variety, measured.pixel_difference, measured.label_gap
-    text = f"Images with the same label vary {percent(variety)} as much as real ones do."
+    labelled = label_gap is not None
+    which = "Images with the same label" if labelled else "Images"
+    text = f"{which} vary {percent(variety)} as much as real ones do."
     yield graded(rules.image_variety.level(abs(1 - variety)), text)
-    text = f"The mean images of the labels differ from the real ones by {percent(gap)} per pixel."
+    differ = (
+        "mean images of the labels differ from the real ones"
+        if labelled
+        else "mean image differs from the real one"
+    )
+    text = f"The {differ} by {percent(gap)} per pixel."
     yield graded(rules.pixel_difference.level(gap), text)
     if label_gap is not None:
         text = f"The shares of the labels are off by at most {100 * label_gap:.1f} percentage points."

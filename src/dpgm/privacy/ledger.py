@@ -306,7 +306,7 @@ class Ledger:
             if mark.population != self.population:
                 problems.append(f"a release belongs to another population ({mark.population[:12]})")
             elif hashes.get(mark.sequence) != mark.head:
-                problems.append(f"a release was made at entry {mark.sequence}, which is gone or differs")
+                problems.append(f"a release was made at line {mark.sequence}, which is gone or differs")
         return tuple(problems)
 
     @contextmanager

@@ -30,6 +30,7 @@ from dpgm.evaluation.marginals import field_codes
 from dpgm.evaluation.raw_columns import value_text
 from dpgm.evaluation.verdict import verdict
 from dpgm.privacy.certificate import Certificate
+from dpgm.validation import counted
 
 _MOST_BARS = 24  # bars of the chart of record lengths
 _LISTED = 8  # sample records and frequent sets that are listed
@@ -88,12 +89,12 @@ def extent(evaluation: Evaluation) -> str:
     """The size of a record in words."""
     fields = evaluation.real_sample.domain.fields
     if evaluation.kind == "table":
-        return f"{len(fields):,} columns"
+        return counted(len(fields), "column")
     picture = next((field for field in fields if isinstance(field, Image)), None)
     if picture is not None:
         levels = "" if picture.levels == 2 else f" of {picture.levels} grey levels"
         return f"images of {picture.height} × {picture.columns} pixels{levels}"
-    return f"{evaluation.width:,} items" if evaluation.kind == "sets" else f"{len(fields)} fields"
+    return counted(evaluation.width, "item") if evaluation.kind == "sets" else counted(len(fields), "field")
 
 
 def tiles(evaluation: Evaluation) -> list[tuple[str, str, str]]:

@@ -49,6 +49,7 @@ from dpgm.synthesis.number_shapes import (
     shape_number,
     without_empty_ends,
 )
+from dpgm.validation import counted
 
 Codes: TypeAlias = NDArray[np.int64]
 Bounds: TypeAlias = dict[str, tuple[float, float]]  # low and high in ticks, by field name
@@ -128,7 +129,9 @@ def discovery_statements(domain: Domain, delta: float, rules: DiscoveryRules = R
 
 def _listed(names: Sequence[str], most: int = 12) -> str:
     names = [name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 4]}...'" for name in names]
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more fields" if len(names) > most else "")
+    return ", ".join(names[:most]) + (
+        f" and {counted(len(names) - most, 'more field')}" if len(names) > most else ""
+    )
 
 
 # -- the stage ---------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from dpgm.strategy.settings import Config, Preset, Settings, default_delta, from
 from dpgm.synthesis.domain_discovery import MEASURES as DISCOVERY
 from dpgm.synthesis.domain_discovery import with_discovery
 from dpgm.synthesis.strategies import choose_strategy, strategy_of
+from dpgm.validation import counted
 
 FORMAT = 2
 MAX_PLAN_BYTES = 1_000_000
@@ -36,13 +37,13 @@ class Plan(FitPlan):
     def __repr__(self) -> str:
         return (
             f"Plan({self.settings.model}, epsilon={self.epsilon:.4g}, delta={self.delta:.3g},"
-            f" {self.records:,} records, {len(self.mechanisms)} mechanisms)"
+            f" {counted(self.records, 'record')}, {counted(len(self.mechanisms), 'mechanism')})"
         )
 
     def _repr_html_(self) -> str:
         facts = [("model", self.settings.model), ("epsilon", f"{self.epsilon:.4g}"), ("delta", f"{self.delta:.3g}")]
         noises = [(f"noise of {one.name}", f"{one.noise:.4g} x {one.count}") for one in self.mechanisms]
-        return html_table(f"Plan for {self.records:,} records", [*facts, *noises])
+        return html_table(f"Plan for {counted(self.records, 'record')}", [*facts, *noises])
 
     @property
     def _several_rows(self) -> dict[str, int]:

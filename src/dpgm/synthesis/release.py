@@ -36,6 +36,7 @@ from dpgm.synthesis.verification import (
     open_generator,
     read_domain,
 )
+from dpgm.validation import counted
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -56,7 +57,7 @@ class Release:
     def __repr__(self) -> str:
         certificate = self.certificate
         budget = f"epsilon={certificate.epsilon:.4g}, delta={certificate.delta:.3g}"
-        return f"Release({certificate.model['kind']}, {budget}, {certificate.records:,} records)"
+        return f"Release({certificate.model['kind']}, {budget}, {counted(certificate.records, 'record')})"
 
     def _repr_html_(self) -> str:
         fields = ", ".join(f"{field.name} ({field.kind})" for field in self.domain.fields[:40])

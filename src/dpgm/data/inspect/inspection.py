@@ -31,6 +31,7 @@ from dpgm.data.read.parquet import parquet_columns
 from dpgm.data.read.readers import columns_of, format_name, read_files
 from dpgm.data.records import Records
 from dpgm.errors import InputError, UsageError
+from dpgm.validation import counted
 
 _FIRST_ROWS = 2000
 # Baskets of three or more items hardly ever have equal lengths: if this share of rows is as wide as the first, the file
@@ -131,9 +132,9 @@ def _suggest_after(first: str, last: str) -> str:
 def _describe(field: Field) -> str:
     missing = ", may be missing" if getattr(field, "missing", False) else ""
     if isinstance(field, ItemSet):
-        return f"{field.width:,} items"
+        return counted(field.width, "item")
     if isinstance(field, Categorical):
-        return f"{len(field.values):,} values{missing}"
+        return f"{counted(len(field.values), 'value')}{missing}"
     if isinstance(field, Numeric):
         kind = "whole numbers" if field.integer else "numbers"
         bins = "bins to be found" if field.bins is None else f"{field.bins} bins"

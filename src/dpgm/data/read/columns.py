@@ -347,9 +347,9 @@ def _encoder(columns: Columns, domain: Domain, options: ReadOptions) -> Callable
     """The function that encodes a chunk of a table with one column per field."""
     absent = [field.name for field in domain.fields if field.name not in columns.names]
     if absent:
-        listed = ""
-        if columns.certain:
-            listed = f"{near(absent[0], columns.names)}; the columns are {columns.listed()}"
+        is_header = columns.certain or 2 * len(absent) <= len(domain.fields)  # no record holds half of the names
+        meant = near(absent[0], columns.names) if is_header else ""
+        listed = f"{meant}; the columns are {columns.listed()}" if columns.certain else meant
         raise InputError(
             f"{columns.file}: the domain names the column {absent[0]!r}, which the file does not have{listed};"
             " correct the domain or the file, or say that the file has no header with `header=False`."

@@ -20,6 +20,7 @@ from dpgm.data.read.opening import Input
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.values import Place
 from dpgm.errors import InputError, UsageError
+from dpgm.validation import counted
 
 SEPARATORS = (",", ";", "\t", "|")
 _MAX_COLUMNS = 100_000
@@ -202,8 +203,8 @@ def _names(cells: list[str], header: bool, options: ReadOptions, place: str) -> 
         fields = options.table_domain.fields
         if len(fields) != count:
             raise InputError(
-                f"{place}: has {count} cells, but the domain has {len(fields)} fields and the file no header;"
-                " correct the domain, or name the columns in a header."
+                f"{place}: has {counted(count, 'cell')}, but the domain has {counted(len(fields), 'field')} and the"
+                " file no header; correct the domain, or name the columns in a header."
             )
         return tuple(field.name for field in fields)
     if field is not None and field.width == count:
@@ -287,7 +288,7 @@ def _parse(
     if ragged:
         number, cells = ragged[0]
         raise InputError(
-            f"{place(number - 1)}: has {cells} cells where {len(names)} are expected; correct the row, or say"
-            " `shape='basket'` if rows are lists of items."
+            f"{place(number - 1)}: has {counted(cells, 'cell')} where {len(names)} are expected; correct the row, or"
+            " say `shape='basket'` if rows are lists of items."
         )
     return table.rename_columns(needed)

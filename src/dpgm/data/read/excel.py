@@ -18,6 +18,7 @@ from dpgm.data.read.opening import Input, zip_members
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.values import numbered, scalar_text
 from dpgm.errors import InputError, ResourceError, UsageError
+from dpgm.validation import counted
 
 _ROWS = 16_384  # per chunk
 _MAX_UNPACKED = 4 << 30
@@ -136,7 +137,8 @@ def _chunks(source: Input, names: tuple[str, ...], skip: int) -> Iterator[Chunk]
         for number, row in piece:
             if len(row) > len(names):
                 raise InputError(
-                    f"{source}: row {number}: has {len(row)} cells where {len(names)} are expected; correct the row."
+                    f"{source}: row {number}: has {counted(len(row), 'cell')} where {len(names)} are expected;"
+                    " correct the row."
                 )
         columns = zip(*((*row, *[None] * (len(names) - len(row))) for _, row in piece), strict=True)
         table = pa.table([pa.array(column, type=pa.string()) for column in columns], names=list(names))
