@@ -22,6 +22,7 @@ WHOLE = {
     "networks/private_sgd.py": {24: "bins of the norm histogram, as in the paper's Algorithm 3"},
     "baselines/mwem.py": {100_000: "largest number that a release may claim", 2654435761: "hash", 40503: "hash"},
     "strategy/settings.py": {10_000: "most clusters that may be asked for"},
+    "strategy/progress.py": {60: "seconds of a minute"},
     "strategy/protocol.py": {1000: "progress is told in thousandths"},
     "statistics/bounds.py": {33: "nodes of a quadrature"},
     "statistics/item_tuples.py": {24: "items up to which records are counted set by set: speed, not the result"},

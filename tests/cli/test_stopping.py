@@ -126,3 +126,15 @@ def test_a_seed_is_reported_even_with_quiet(capsys, fit):
 def test_three_rows_at_delta_one_in_thirty_are_warned_of():
     with pytest.warns(PrivacyWarning, match="1 in 30.*only 3 records"):
         make_plan(Config(1.0), 3, SETS)
+
+
+def test_a_refused_fit_does_not_say_that_it_is_fitting(capsys, tmp_path, data):
+    Ledger.create(tmp_path / "ledger", 0.5, 1.25e-3)
+    fit = ["fit", str(data), "--assume-public-items", "--epsilon", "1", "--out", str(tmp_path / "release")]
+    assert run([*fit, "--ledger", str(tmp_path / "ledger")]) == 2
+    refused = capsys.readouterr().err
+    assert "error[E-BUDGET]" in refused
+    assert "fitting" not in refused
+    assert run(fit) == 0
+    said = capsys.readouterr().err
+    assert 0 <= said.index("fitting 80 records") < said.index("measure ...") < said.index("refine ...")

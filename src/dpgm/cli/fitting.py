@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -16,6 +16,9 @@ from dpgm.cli.terminal import announce, bars, figure, print_table, read_stdin, r
 from dpgm.data.atomic import atomic_file, check_output, remove_leftovers
 from dpgm.errors import ArtefactError, BudgetError, UsageError
 from dpgm.validation import counted
+
+if TYPE_CHECKING:
+    from dpgm.strategy.protocol import Progress
 
 _FEW_RECORDS = 300  # records x epsilon below which noise is as large as most counts of a table (guides/pitfalls.md)
 _STOPPING = "Stopping and resuming"  # a group of options in help
@@ -155,8 +158,10 @@ def fit(
     total = total_rows(len(records))
     if planned is None and not resume:
         planned = dpgm.make_plan(replace(config, rows_per_person=source.rows_per_person), total, records.domain)
-    if not quiet:
+
+    def announce_start() -> None:
         _announce_fit(total, records.domain, planned, device, options)
+
     explained = (UsageError, ArtefactError, BudgetError)  # their messages say what was spent and what to do
     with reporting_spent_budget(folder, unless=explained), bars(quiet) as progress:
         synthesizer.fit(
@@ -167,7 +172,7 @@ def fit(
             ledger=dpgm.Ledger.open(ledger) if ledger is not None and is_first() else None,
             checkpoint=folder,
             resume=resume,
-            progress=progress,
+            progress=progress if quiet else _after(announce_start, progress),
         )
     if not is_first():
         return
@@ -177,6 +182,18 @@ def fit(
         remove_checkpoint(folder)
     if not quiet:
         _announce_release(out, synthesizer.certificate_, synthesizer.release_.domain)
+
+
+def _after(announce_start: Callable[[], None], progress: "Progress") -> "Progress":
+    """The progress callback, preceded by an announcement once a fit was not refused and its first stage begins."""
+    pending = [announce_start]
+
+    def report(stage: str, done: int, total: int) -> None:
+        while pending:
+            pending.pop()()
+        progress(stage, done, total)
+
+    return report
 
 
 def _synthesizer(

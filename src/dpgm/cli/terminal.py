@@ -40,9 +40,10 @@ def bars(quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
         yield lambda stage, done, total: None
         return
     if not sys.stderr.isatty():
-        from dpgm.strategy.protocol import reporting
+        from dpgm.strategy.progress import StageLines
 
-        yield reporting(True)
+        with StageLines().beating() as lines:
+            yield lines
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn

@@ -1,6 +1,5 @@
 """The protocol of a generator family: the facts, plan and context it receives, and the methods it must have."""
 
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, TypeGuard
@@ -17,6 +16,7 @@ from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Measures
 from dpgm.privacy.calibration import Spend, Training, training_mechanisms
 from dpgm.privacy.events import Adjacency, Mechanism
+from dpgm.strategy.progress import StageLines
 from dpgm.strategy.rules import CostRules, Sizes, Work
 from dpgm.strategy.settings import Config, FamilySettings, Settings, no_settings, refuses_paper
 
@@ -153,26 +153,14 @@ class RunContext:
 
 
 def reporting(progress: Progress | bool) -> Progress:
-    """The progress callback for False (silent), True (a line per stage on stderr) or a function."""
+    """The progress callback for False (silent), True (lines on stderr) or a function."""
     if progress is True:
-        return _Stages()
+        return StageLines()
     if progress is False or progress is None:
         return silent
     if not callable(progress):
         raise UsageError("`progress` must be True, False or a function of (stage, done, total).")
     return progress
-
-
-class _Stages:
-    """Writes a line to stderr as each stage begins."""
-
-    def __init__(self) -> None:
-        self._begun: set[str] = set()
-
-    def __call__(self, stage: str, done: int, total: int) -> None:
-        if stage not in self._begun:
-            self._begun.add(stage)
-            sys.stderr.write(f"dpgm: {stage} ...\n")
 
 
 # -- what a family provides ---------------------------------------------------------------------

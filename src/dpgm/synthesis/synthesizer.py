@@ -135,7 +135,7 @@ class Synthesizer:
             ledger: the ledger in which the budget is booked.
             checkpoint: a folder in which progress is saved, so that an interrupted fit can be resumed.
             resume: resume the fit in the checkpoint folder.
-            progress: True for a line per stage on stderr, or a function of (stage, done, total).
+            progress: True for lines on stderr, or a function of (stage, done, total).
         """
         _check_options(person, checkpoint, resume)
         read = read_frame(
@@ -297,7 +297,11 @@ def _discover_and_fit(
     gateway: Gateway, books: Books, plan: Plan, domain: Domain, context: RunContext
 ) -> tuple[Domain, Generator]:
     """The closed domain, and the generator of the plan's family: as an earlier process saved it, or fitted now."""
+    if domain.is_open:
+        context.progress("discover", 0, 1)
     discovered = discover_domain(books.discovery_gateway(gateway), plan, domain)
+    if domain.is_open:
+        context.progress("discover", 1, 1)
     generator = books.finished(discovered.domain)
     if generator is None:
         draws = books.draws(gateway.randomness)
