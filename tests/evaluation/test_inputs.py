@@ -123,3 +123,14 @@ def test_a_few_errors_in_the_real_rows_do_not_hide_an_order():
     assert evaluate(real, synthetic).orders == ()
     shuffled = synthetic.discharged.sample(frac=1, random_state=0).to_numpy()
     assert evaluate(real, synthetic.assign(discharged=shuffled)).orders
+
+
+def test_numbers_of_other_meaning_get_no_rule_about_their_order():
+    """Whether somebody is employed is never above an answer from 1 to 5, which says nothing about either."""
+    rng = np.random.default_rng(0)
+    employed, grade = rng.integers(0, 2, 600), rng.integers(1, 6, 600)
+    real = pandas.DataFrame(
+        {"employed": employed, "Q25": grade, "km": rng.integers(0, 90, 600), "year": 2000 + grade}
+    )
+    synthetic = real.assign(Q25=np.where(rng.random(600) < 0.2, 0, grade), year=rng.integers(0, 3000, 600))
+    assert evaluate(real, synthetic).orders == ()

@@ -161,6 +161,10 @@ def fit(
 
     def announce_start() -> None:
         _announce_fit(total, records.domain, planned, device, options)
+        if source.like_persons:
+            announce(
+                f"this fit protects rows, not persons ({', '.join(map(repr, source.like_persons))}; see above)"
+            )
 
     explained = (UsageError, ArtefactError, BudgetError)  # their messages say what was spent and what to do
     with reporting_spent_budget(folder, unless=explained), bars(quiet) as progress:

@@ -130,7 +130,8 @@ class Source:
     `unit` is the unit of privacy: `person` if rows were grouped by a person column, or checked to be distinct in it;
     `row` if every row is assumed to be a different person. `items_assumed_public`: the list of items was taken from the
     file and declared public by the custodian. `layout` is how item sets were laid out in the file, so that samples can
-    be written in the same way. `rows_per_person` is the maximum number of rows kept per person.
+    be written in the same way. `rows_per_person` is the maximum number of rows kept per person. `like_persons`
+    are columns that are named like identifiers of persons where no column of persons was stated.
     """
 
     unit: Literal["person", "row"]
@@ -138,3 +139,4 @@ class Source:
     shape: Shape
     layout: Layout | None = None
     rows_per_person: int = 1
+    like_persons: tuple[str, ...] = ()

@@ -19,6 +19,10 @@ _LOST_SHARE = 0.01  # share of the real rows above which a missing category is n
 _STEPS = 60  # points of a cumulative curve
 _TAIL = 0.005  # share of the rows at either end that is drawn within the outermost bars
 _ORDER_ERRORS = 0.005  # share of the real rows that may break an order that is taken for a rule: data have errors
+# Numbers may mean different things (0/1 and a grade of 1 to 5), and such pairs keep an order because none could break
+# it: an order of numbers is credible if values paired at random break it in this share of the rows, ten times the
+# errors, and in so many rows that all of them do not keep it by chance (e^-20).
+_CHANCE_BREAKS, _CHANCE_ROWS = 0.05, 20
 _STEPS_OF_NUMBERS = tuple(
     factor * 10.0**power for power in range(6, -4, -1) for factor in (5, 2.5, 1)
 )  # descending
@@ -201,8 +205,8 @@ def correlations(columns: Sequence[RawColumn]) -> Correlations:
 def broken_orders(columns: Sequence[RawColumn]) -> tuple[BrokenOrder, ...]:
     """Pairs of columns that (nearly) always keep an order in the real data but not in the synthetic data, worst first.
 
-    Only numbers are compared with numbers, and dates with dates. Two columns that are always equal in the real data
-    are listed in one direction only.
+    Only numbers are compared with numbers, and dates with dates, and numbers only if their order could be broken. Two
+    columns that are always equal in the real data are listed in one direction only.
     """
     found: dict[tuple[str, str], BrokenOrder] = {}
     for kind in ("number", "date"):
@@ -216,7 +220,8 @@ def broken_orders(columns: Sequence[RawColumn]) -> tuple[BrokenOrder, ...]:
             if min(rows for _, rows in shares) < _FEW_ROWS or (last, first) in found:
                 continue
             (real, rows), (synthetic, synthetic_rows) = shares
-            if real <= _ORDER_ERRORS and synthetic > real:
+            credible = kind == "date" or _can_break(plain[first][0], plain[last][0])
+            if real <= _ORDER_ERRORS and synthetic > real and credible:
                 error = share_error(real, rows, synthetic, synthetic_rows)
                 found[first, last] = BrokenOrder(first, last, kind, real, synthetic, error)
     return tuple(sorted(found.values(), key=lambda order: order.real - order.synthetic))
@@ -231,6 +236,15 @@ def _share_greater(first: _Floats, last: _Floats) -> tuple[float, int]:
     """Share of the rows with both values in which the first is greater, and the number of these rows."""
     rows = int((~np.isnan(first) & ~np.isnan(last)).sum())
     return float((first > last).sum() / max(rows, 1)), rows
+
+
+def _can_break(first: _Floats, last: _Floats) -> bool:
+    """Whether many rows would break `first <= last` if the values of both columns were paired at random."""
+    both = ~np.isnan(first) & ~np.isnan(last)
+    if len(np.unique(first[both])) < 3 or len(np.unique(last[both])) < 3:
+        return False  # yes and no
+    breaks = np.searchsorted(np.sort(last[both]), first[both]).mean()  # of the rows, summed over their pairs
+    return bool(breaks >= max(_CHANCE_BREAKS * both.sum(), _CHANCE_ROWS))
 
 
 def share_error(real: float, real_count: int, synthetic: float, synthetic_count: int) -> float:

@@ -7,6 +7,7 @@ because they release nothing. A fit may not: it uses what is stated (see `dpgm.d
 
 import json
 import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
@@ -90,6 +91,7 @@ class Inspection(Drafted):
             f"{self.file} (curator only: computed on the data, do not publish)",
             f"records    {self.records:,} (a record is a {record}; shape {self.source.shape})",
         ]
+        head += [f"persons    {sentence}" for sentence in self._persons()]
         if self.confirm:
             return [*head, *self._checklist()]
         origin = "draft, derived from the data" if self.domain_is_draft else "given or public by nature"
@@ -107,6 +109,19 @@ class Inspection(Drafted):
             *self.darkness,
         ]
 
+    def _persons(self) -> list[str]:
+        """What a column that is named like an identifier of persons means, and which option protects persons."""
+        names = self.source.like_persons
+        if not names:
+            return []
+        person = shlex.quote(names[0])
+        return [
+            f"{', '.join(map(repr, names))}: named like an identifier of persons; without --person a fit takes every"
+            f" row as another person and protects rows, not persons. To protect persons with all their rows say --person"
+            f" {person} --rows-per-person K (or --person {person} --item COLUMN if rows are items); --person {person}"
+            " alone if every row is another person."
+        ]
+
     def _checklist(self) -> list[str]:
         """For a drafted table: what was left out, and what the curator must confirm."""
 
@@ -115,7 +130,7 @@ class Inspection(Drafted):
 
         return [
             f"fields     {len(self.domain.fields)} to be modelled, {len(self.left_out)} left out",
-            *([_ROWS] if self.source.unit == "row" else []),
+            *([_ROWS] if self.source.unit == "row" and not self.source.like_persons else []),
             *section(_CONFIRM, [f"[ ] {line}" for line in self.confirm]),
             *section(_LEFT_OUT, [f"{name}: {why}" for name, why in self.left_out]),
             *section("Perhaps not read as you mean:", [f"{name}: {hint}" for name, hint in self.hints]),

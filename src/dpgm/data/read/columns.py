@@ -32,6 +32,7 @@ from dpgm.data.items import (
     set_codes,
     split_lists,
 )
+from dpgm.data.person_columns import named_like_persons
 from dpgm.data.read.options import NEEDS_DOMAIN, ReadOptions
 from dpgm.data.read.storage import Persons, RowStore, join_records, limit_rows_per_person
 from dpgm.data.records import Records, index_dtype, row_pointers, sort_rows
@@ -138,9 +139,17 @@ def read_columns(columns: Columns, options: ReadOptions) -> tuple[Records, Sourc
     records, layout = _baskets(columns, options) if shape == "basket" else _wide(columns, options)
     source = Source("row", shape == "basket" and options.domain is None, shape, layout)
     if person is None:
-        return records, source
+        return records, replace(source, like_persons=_like_persons(columns, options, shape))
     records = limit_rows_per_person(records, persons, options.rows_per_person, columns.file)
     return records, replace(source, unit="person", rows_per_person=options.rows_per_person or 1)
+
+
+def _like_persons(columns: Columns, options: ReadOptions, shape: Shape) -> tuple[str, ...]:
+    """Columns that are named like identifiers of persons; columns of items are none."""
+    are_items = columns.lines or (shape == "wide" and options.table_domain is None)
+    if are_items or not columns.certain:
+        return ()
+    return named_like_persons(name for name in columns.names if name != options.item)
 
 
 def _collecting_persons(chunks: Iterable[Chunk], name: str, persons: Persons) -> Iterator[Chunk]:

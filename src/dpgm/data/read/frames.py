@@ -5,6 +5,7 @@ Python objects is a column of texts, whatever it contains.
 """
 
 import re
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.encoding import TableEncoder
 from dpgm.data.formats import Layout, Source
 from dpgm.data.items import flat_column, is_list
+from dpgm.data.person_columns import named_like_persons, person_advice
 from dpgm.data.read.arrays import from_matrix
 from dpgm.data.read.columns import Chunk, Columns, read_columns
 from dpgm.data.read.options import ReadOptions
@@ -25,7 +27,7 @@ from dpgm.data.read.readers import domain_of_schema, read_with_discovery
 from dpgm.data.read.storage import Persons, limit_rows_per_person
 from dpgm.data.records import Dtypes, Records, concatenate
 from dpgm.data.values import in_column, numbered
-from dpgm.errors import InputError, UsageError
+from dpgm.errors import InputError, PrivacyWarning, UsageError
 from dpgm.validation import near
 
 _FRAMES = ("pandas", "polars", "pyarrow")
@@ -126,6 +128,8 @@ def read_frame(
     if not len(data):  # type: ignore[arg-type]
         raise InputError("the frame has no rows; give at least one.")
     names, dtypes = column_names(data), _dtypes(data)
+    if person is None and (like_persons := named_like_persons(name for name in names if name != item)):
+        warnings.warn(f"the frame: {person_advice(like_persons)}.", PrivacyWarning, stacklevel=3)
     options = ReadOptions(person=person, item=item, rows_per_person=rows_per_person)
     if item is not None and person is None and item not in names:
         raise UsageError(

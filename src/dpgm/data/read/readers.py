@@ -32,6 +32,7 @@ from dpgm.data.inspect.hints import is_identifier
 from dpgm.data.items import is_list
 from dpgm.data.number_fields import DISCOVER
 from dpgm.data.open_records import OpenRecords
+from dpgm.data.person_columns import person_advice
 from dpgm.data.read.arrays import ARRAYS, read_array
 from dpgm.data.read.columns import Columns, join_files, read_columns
 from dpgm.data.read.delimited import delimited_columns, holds_lines_of_items
@@ -79,7 +80,10 @@ def read_source(
     if not files:
         raise UsageError("no file to read; give at least one.")
     _warn_of_unread_columns(files[0], options)
-    return read_files(files, options)
+    records, source = read_files(files, options)
+    if source.like_persons:
+        warnings.warn(f"{files[0]}: {person_advice(source.like_persons)}.", PrivacyWarning, stacklevel=2)
+    return records, source
 
 
 def read_records(

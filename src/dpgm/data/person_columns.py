@@ -1,0 +1,49 @@
+"""Columns that are named like identifiers of persons: judged by the name alone, which is public, never by the values.
+
+A name is one if it consists of a word for a person (`patient`, `customers`), or of a word for a person or for what
+stands for one (`card`, `device`) and words for an identifier (`user_id`, `memberNo`, `card number`). Words in front
+that say how the identifier was made (`hashed_user_id`) are passed over.
+"""
+
+import re
+from collections.abc import Iterable
+
+# Words that name a person by themselves.
+PERSONS = (
+    "user|person|people|patient|customer|client|member|visitor|employee|student|pupil|passenger|subscriber|respondent"
+    "|participant|guest|citizen|inhabitant|insured|kunde|kundin|patientin|mitglied|mitarbeiter|schueler|schüler"
+    "|versicherter|usuario|cliente|paciente|utilisateur"
+)
+# Words that stand for a person together with a word for an identifier.
+STAND_INS = (
+    "card|account|subject|device|phone|cust|pat|household|worker|staff|cookie|buyer|owner|loyalty|policy|karten|konto"
+    "|kunden|patienten|personal|versicherten|geraete|haushalt|teilnehmer|adherent"
+)
+IDENTIFIERS = "ids?|identifier|uid|uuid|guid|no|nr|num|number|nummer|key|code|hash|token|pseudonym|ref"
+# Identifiers that only persons have.
+OWN = "ssn|mrn|msisdn|imsi|imei|nhs|email|mail"
+_MADE = "unique|anon|anonymous|anonymi[sz]ed|hashed|encrypted|pseudo|pseudonymi[sz]ed"
+
+_NAME = re.compile(
+    f"({_MADE})*(({PERSONS})s?({IDENTIFIERS})*|({STAND_INS})s?({IDENTIFIERS})+|({OWN})({IDENTIFIERS})*)"
+)
+
+
+def named_like_persons(names: Iterable[str]) -> tuple[str, ...]:
+    """The names that are usual for identifiers of persons.
+
+    >>> named_like_persons(["user_id", "Card No.", "patient", "customerID", "user age", "id", "product_id"])
+    ('user_id', 'Card No.', 'patient', 'customerID')
+    """
+    return tuple(name for name in names if _NAME.fullmatch("".join(re.findall(r"[^\W_]+", name.lower()))))
+
+
+def person_advice(names: tuple[str, ...]) -> str:
+    """What it means that such a column is not stated as the one of persons, and which options protect persons."""
+    columns = f"the columns {', '.join(map(repr, names))} are" if len(names) > 1 else f"the column {names[0]!r} is"
+    return (
+        f"{columns} named like an identifier of persons, and `person` is not stated: every row counts as another"
+        f" person, and a person with several rows is protected row by row only; say `person={names[0]!r}` with"
+        " `rows_per_person` (or, for one item per row, with `item`) to protect persons with all their rows, or alone if"
+        " every row is another person"
+    )
