@@ -16,9 +16,9 @@ import pyarrow as pa
 from dpgm.data.domain import Date, DateTime, Domain, ItemSet, ShapedNumber
 from dpgm.data.inspect.inspection import guess_options, table_columns
 from dpgm.data.read.columns import Chunk
-from dpgm.data.read.opening import Input, locate
+from dpgm.data.read.opening import Input
 from dpgm.data.read.options import Paths, ReadOptions
-from dpgm.data.read.readers import columns_of, format_name, read_files
+from dpgm.data.read.readers import columns_of, columns_of_files, format_name, located, read_files
 from dpgm.data.records import Records
 from dpgm.data.values import parse_dates, with_plain_numbers
 from dpgm.errors import DpgmError, InputError, UsageError
@@ -36,13 +36,14 @@ def file_inputs(real: Paths, synthetic: Paths, options: ReadOptions) -> Inputs:
     """Make two files comparable.
 
     Args:
-        real: the real file.
-        synthetic: the synthetic file, as `dpgm sample` wrote it or in the format of the real file.
+        real: the real file, or a folder of Parquet files.
+        synthetic: the synthetic file or folder, as `dpgm sample` wrote it or in the format of the real file.
         options: how to read the real file; their domain is that of both files. Tables without a domain are compared
             column by column.
     """
     # Nothing is released here, so items may be taken from the file, and its shape guessed from the first rows.
-    source = locate(real, options.member)
+    files = located(real, options)
+    source = files[0]
     options = _with_fitted_layout(source, replace(options, discover=False))
     domain = options.public_domain
     if domain is not None and domain.is_open:
@@ -52,7 +53,7 @@ def file_inputs(real: Paths, synthetic: Paths, options: ReadOptions) -> Inputs:
     guess = guess_options(source, replace(options, assume_public_items=True))
     if guess.table:
         return _raw_tables(real, synthetic, guess.options)
-    first, _ = read_files([source], guess.options)
+    first, _ = read_files(files, guess.options)
     options = replace(guess.options, labels=None)
     second, used = read_alike(first.domain, synthetic, ReadOptions(), options)
     raw = _raw_columns_of_files(real, synthetic, options, used, first.domain)
@@ -77,11 +78,11 @@ def _with_fitted_layout(source: Input, options: ReadOptions) -> ReadOptions:
 
 def _outside(path: Paths, options: ReadOptions, read: Records) -> Outside | None:
     """The items of a file that reading it with the domain has dropped."""
-    source = locate(path, options.member)
-    if options.domain is None or not _is_named_set(source, options, read.domain):
+    files = located(path, options)
+    if options.domain is None or not _is_named_set(files[0], options, read.domain):
         return None
     try:
-        own, _ = read_files([source], replace(options, domain=None, assume_public_items=True))
+        own, _ = read_files(files, replace(options, domain=None, assume_public_items=True))
     except DpgmError:
         return None  # this file can only be read with the domain
     known = set(position_names(read.domain))
@@ -153,7 +154,7 @@ def _raw_columns_of_files(
     real: Paths, synthetic: Paths, options: ReadOptions, used: ReadOptions, domain: Domain
 ) -> RawColumns | None:
     both = ((real, options), (synthetic, used))
-    columnar = all(format_name(locate(path, chosen.member), chosen) in _COLUMNAR for path, chosen in both)
+    columnar = all(format_name(located(path, chosen)[0], chosen) in _COLUMNAR for path, chosen in both)
     if not columnar or not domain.table_columns:
         return None
     notes = Notes(missing=(*options.missing, *used.missing), strip_suffix=options.strip_suffix)
@@ -163,14 +164,14 @@ def _raw_columns_of_files(
 
 def _read_raw(path: Paths, options: ReadOptions, domain: Domain | None) -> pa.Table:
     """The raw columns of a file; of more than a million rows, a part that is evenly spread over the file."""
-    source = locate(path, options.member)
+    files = located(path, options)
     chosen = replace(options, domain=domain)
     if domain is None:
-        file = table_columns(source, guess_options(source, chosen))
+        file = table_columns(files, guess_options(files[0], chosen))
     else:
-        file = columns_of(source, chosen)
+        file = columns_of_files(files, chosen)
     if len(set(file.names)) < len(file.names):
-        raise InputError(f"{source}: two columns have the same name; names must differ (or say `header=False`).")
+        raise InputError(f"{files[0]}: two columns have the same name; names must differ (or say `header=False`).")
     return _thinned(_parsed(chunk, domain, options) for chunk in file.chunks)
 
 
@@ -251,13 +252,13 @@ def read_alike(domain: Domain, path: Paths, *attempts: ReadOptions) -> tuple[Rec
 
 
 def _read(domain: Domain, path: Paths, options: ReadOptions) -> Records:
-    source = locate(path, options.member)
-    guessed = guess_options(source, replace(options, domain=domain)).options
-    if not _is_named_set(source, options, domain):
-        return read_files([source], guessed)[0]
+    files = located(path, options)
+    guessed = guess_options(files[0], replace(options, domain=domain)).options
+    if not _is_named_set(files[0], options, domain):
+        return read_files(files, guessed)[0]
     # A synthetic file is public, so its shape may be guessed from its first rows. A cell is one item.
     separator = guessed.item_separator
     if separator is None and not (guessed.shape == "basket" and guessed.header):  # those cells are JSON lists
         separator = ""
     own = replace(guessed, domain=None, assume_public_items=True, item_separator=separator)
-    return with_domain(read_files([source], own)[0], domain)
+    return with_domain(read_files(files, own)[0], domain)

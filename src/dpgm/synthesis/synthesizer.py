@@ -15,15 +15,18 @@ The steps of the algorithm, with the paper's errors corrected (docs/guarantee.md
 
 import inspect
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from dpgm import __version__
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.formats import Source
 from dpgm.data.read.frames import FrameRecords, read_frame
+from dpgm.data.read.options import FileKeywords, Paths, ReadKeywords, ReadOptions
+from dpgm.data.read.readers import read_source
 from dpgm.data.read.storage import bytes_of
 from dpgm.data.records import Records
 from dpgm.errors import NotFittedError, UsageError
@@ -47,6 +50,7 @@ from dpgm.synthesis.plan import Plan, make_plan
 from dpgm.synthesis.readme import MADE_IN_MEMORY, SEEDED, statements_of
 from dpgm.synthesis.release import Release
 from dpgm.synthesis.strategies import check_model, fit_generator
+from dpgm.validation import near
 
 
 class Synthesizer:
@@ -116,14 +120,16 @@ class Synthesizer:
         checkpoint: str | Path | None = None,
         resume: bool = False,
         progress: Progress | bool = False,
+        **reading: Unpack[FileKeywords],
     ) -> "Synthesizer":
         """Plan, measure, train, refine; returns self with `generator_`, `certificate_`, `plan_` and `domain_`.
 
         Args:
-            data: records; a frame of pandas, polars or pyarrow; or a matrix of 0 and 1 of numpy or scipy.
-            person: the column of a frame that identifies persons. With `item`, rows of a person are grouped into one
-                record; without, every row must be another person unless `rows_per_person` is given.
-            item: the column of items of a frame: one item per row with `person`, a list of items per row without.
+            data: records; a frame of pandas, polars or pyarrow; a matrix of 0 and 1 of numpy or scipy; or the path
+                of a file, or of a folder of Parquet files.
+            person: the column of a frame or file that identifies persons. With `item`, rows of a person are grouped
+                into one record; without, every row must be another person unless `rows_per_person` is given.
+            item: the column of items: one item per row with `person`, a list of items per row without.
             rows_per_person: the most rows of a person that are used, chosen at random and in secret: the guarantee
                 covers all of them together, and the noise grows with this number.
             discover: take names and types of a frame's columns as public, and find all values privately. Where pandas
@@ -136,8 +142,18 @@ class Synthesizer:
             checkpoint: a folder in which progress is saved, so that an interrupted fit can be resumed.
             resume: resume the fit in the checkpoint folder.
             progress: True for lines on stderr, or a function of (stage, done, total).
+            **reading: how a file is read, as `read_records` takes it, such as `shape="basket"`.
         """
         _check_options(person, checkpoint, resume)
+        if isinstance(data, (str, os.PathLike)):
+            if source is not None:
+                raise UsageError("`source` describes records that were read earlier; for a file leave it out.")
+            keywords = {"person": person, "item": item, "rows_per_person": rows_per_person, "discover": discover}
+            data, source = self._read_file(data, keywords | reading)
+            person = item = rows_per_person = None
+            discover = False
+        elif reading:
+            raise UsageError(f"`{next(iter(reading))}` says how a file is read; for data in memory leave it out.")
         read = read_frame(
             data, self.domain, person=person, item=item, rows_per_person=rows_per_person, discover=discover
         )
@@ -160,6 +176,15 @@ class Synthesizer:
         self.plan_, self.domain_, self.generator_, self.certificate_ = plan, domain, generator, certificate
         self.dtypes_ = read.dtypes
         return self
+
+    def _read_file(self, path: Paths, keywords: dict[str, Any]) -> tuple[Records, Source]:
+        """The records of a file, and how they were read."""
+        known = ReadKeywords.__annotations__
+        for name in keywords:
+            if name not in known:
+                raise UsageError(f"`fit` has no argument {name!r}{near(name, known)}.")
+        memory = self.memory if keywords["rows_per_person"] is None else None  # those rows are kept in memory
+        return read_source(path, ReadOptions(domain=self.domain, memory=memory, **keywords))
 
     def _plan_for(
         self, records: Records, rows_per_person: int, plan: Plan | None, resume_from: str | Path | None

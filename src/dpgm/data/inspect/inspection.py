@@ -25,11 +25,11 @@ from dpgm.data.read.delimited import SEPARATORS, has_content, split_cells
 from dpgm.data.read.frames import checked_frame, column_names, frame_columns, is_frame
 from dpgm.data.read.json_lines import json_rows
 from dpgm.data.read.lines import TextBlock, first_block
-from dpgm.data.read.opening import Input, locate
+from dpgm.data.read.opening import Input
 from dpgm.data.read.options import ReadKeywords, ReadOptions, options_from
 from dpgm.data.read.pandas_columns import drafted_column
 from dpgm.data.read.parquet import parquet_columns
-from dpgm.data.read.readers import columns_of, format_name, read_files
+from dpgm.data.read.readers import columns_of_files, format_name, located, read_files
 from dpgm.data.records import Records
 from dpgm.errors import InputError, UsageError
 from dpgm.validation import counted
@@ -117,9 +117,9 @@ class Inspection(Drafted):
         person = shlex.quote(names[0])
         return [
             f"{', '.join(map(repr, names))}: named like an identifier of persons; without --person a fit takes every"
-            f" row as another person and protects rows, not persons. To protect persons with all their rows say --person"
-            f" {person} --rows-per-person K (or --person {person} --item COLUMN if rows are items); --person {person}"
-            " alone if every row is another person."
+            " row as another person and protects rows, not persons. To protect persons with all their rows say"
+            f" --person {person} --rows-per-person K (or --person {person} --item COLUMN if rows are items);"
+            f" --person {person} alone if every row is another person."
         ]
 
     def _checklist(self) -> list[str]:
@@ -177,7 +177,7 @@ def inspect_file(
     kinds: Mapping[str, str] | None = None,
     **keywords: Unpack[ReadKeywords],
 ) -> Inspection:
-    """Counts, lengths and a draft domain of a file, for its curator.
+    """Counts, lengths and a draft domain of a file, or of a folder of Parquet files, for its curator.
 
     The options are those of `read_source`, but items need not be declared public, and a shape that is not stated is
     guessed from the first rows. Without a `domain`, one is drafted and written to the YAML or JSON file `draft_domain`,
@@ -186,18 +186,19 @@ def inspect_file(
     lists its items and is marked as drafted: a fit refuses it until the curator declares it public.
     """
     options = replace(options_from(options, **keywords), assume_public_items=True)
-    source_file = locate(path, options.member)
+    files = located(path, options)
+    source_file = files[0]
     guess = guess_options(source_file, options)
     options = guess.options
     drafted: Drafted | None = None
     if guess.table:
-        drafted = draft_table(table_columns(source_file, guess), options, drop=drop, kinds=kinds)
+        drafted = draft_table(table_columns(files, guess), options, drop=drop, kinds=kinds)
         options = replace(options, domain=drafted.domain, shape="wide")
     elif drop or kinds:
         raise UsageError(
             f"{source_file}: `drop` and `kinds` are for tables that are drafted; correct the domain file."
         )
-    records, source = read_files([source_file], options)
+    records, source = read_files(files, options)
     lengths = records.lengths
     # Items come from the rows; the draft of a table contains nothing that does.
     domain = replace(records.domain, origin="drafted") if source.items_assumed_public else records.domain
@@ -210,7 +211,7 @@ def inspect_file(
     draft = Drafted(domain) if drafted is None else replace(drafted, domain=domain)
     return Inspection(
         **vars(draft),
-        file=str(source_file),
+        file=os.fspath(path) if len(files) > 1 else str(source_file),
         source=source,
         domain_is_draft=drafted is not None or source.items_assumed_public,
         records=len(records),
@@ -316,19 +317,19 @@ def guess_options(source: Input, options: ReadOptions) -> Guess:
     return Guess(options)
 
 
-def table_columns(source: Input, guess: Guess) -> Columns:
+def table_columns(files: Sequence[Input], guess: Guess) -> Columns:
     """The columns of a table that has no domain yet, to draft one."""
-    name, options = format_name(source, guess.options), guess.options
+    name, options = format_name(files[0], guess.options), guess.options
     if name in ("jsonl", "json"):
         fields = tuple(
             ItemSet(one, (0,)) if is_list else Categorical(one, (0,))
-            for one, is_list in _json_members(source, options).items()
+            for one, is_list in _json_members(files[0], options).items()
             if one.strip()
         )
         options = replace(options, domain=Domain(fields), shape="wide")
     elif name in ("csv", "tsv"):
         options = replace(options, shape="wide")
-    return columns_of(source, options, draft=True)
+    return columns_of_files(files, options, draft=True)
 
 
 def _guess_delimited(source: Input, options: ReadOptions, default: str) -> Guess:

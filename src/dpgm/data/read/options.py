@@ -207,18 +207,13 @@ class ReadOptions:
         return chosen if chosen and len(set(names)) == len(names) else list(names)
 
 
-class ReadKeywords(TypedDict, total=False):
-    """The fields of `ReadOptions` as keywords of `read_records`, `read_source` and `inspect_file`."""
+class FileKeywords(TypedDict, total=False):
+    """The fields of `ReadOptions` that `Synthesizer.fit` takes as keywords for a file, besides those for frames too."""
 
-    domain: DomainLike | None
     assume_public_items: bool
     assume_public_domain: bool
-    discover: bool
     format: str | None
     shape: str | None
-    person: str | None
-    rows_per_person: int | None
-    item: str | None
     count: str | None
     threshold: float | None
     labels: Paths | None
@@ -234,8 +229,18 @@ class ReadKeywords(TypedDict, total=False):
     decimal: str
     thousands: str | None
     strip_from_numbers: Sequence[str]
-    memory: str | int | None
     cache: Paths | None
+
+
+class ReadKeywords(FileKeywords, total=False):
+    """The fields of `ReadOptions` as keywords of `read_records`, `read_source` and `inspect_file`."""
+
+    domain: DomainLike | None
+    discover: bool
+    person: str | None
+    rows_per_person: int | None
+    item: str | None
+    memory: str | int | None
 
 
 def options_from(options: ReadOptions | None, **keywords: Unpack[ReadKeywords]) -> ReadOptions:

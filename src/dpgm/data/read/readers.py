@@ -76,9 +76,7 @@ def read_source(
         UsageError: the items are not declared public, or the shape is not clear.
     """
     options = options_from(options, **keywords)
-    files = [locate(one, options.member) for one in parts_of(path)]
-    if not files:
-        raise UsageError("no file to read; give at least one.")
+    files = located(path, options)
     _warn_of_unread_columns(files[0], options)
     records, source = read_files(files, options)
     if source.like_persons:
@@ -116,6 +114,14 @@ def parts_of(path: Paths | Sequence[Paths]) -> list[Paths]:
     return parts
 
 
+def located(path: Paths | Sequence[Paths], options: ReadOptions) -> list[Input]:
+    """The files of a data set, ready to be opened; at least one."""
+    files = [locate(one, options.member) for one in parts_of(path)]
+    if not files:
+        raise UsageError("no file to read; give at least one.")
+    return files
+
+
 def format_name(source: Input, options: ReadOptions) -> str:
     """The format as stated, or by the ending of the file name; the msweb log is known by its name."""
     name = format_of(source.name, options.format).name
@@ -141,7 +147,7 @@ def read_files(files: Sequence[Input], options: ReadOptions) -> tuple[Records, S
         if len(files) == 1 and name in ARRAYS:
             _refuse_options(files[0], name, options)
             return read_array(files[0], name, options)
-        return read_columns(join_files(columns_of(file, options) for file in files), options)
+        return read_columns(columns_of_files(files, options), options)
 
     return read_with_discovery(options, read)
 
@@ -192,6 +198,11 @@ def _warn_of_unread_columns(source: Input, options: ReadOptions) -> None:
     else:
         return
     warnings.warn(f"{source}: {warning}.", UserWarning, stacklevel=3)
+
+
+def columns_of_files(files: Sequence[Input], options: ReadOptions, *, draft: bool = False) -> Columns:
+    """The named columns of one file, or of several with the same columns."""
+    return join_files(columns_of(file, options, draft=draft) for file in files)
 
 
 def columns_of(source: Input, options: ReadOptions, *, draft: bool = False) -> Columns:
@@ -319,7 +330,7 @@ def read_share(
         return read_source(paths, options)
     if options.rows_per_person is not None:
         raise UsageError("`rows_per_person` chooses rows by a secret order of one process; fit with one process.")
-    files = [locate(one, options.member) for one in paths]
+    files = located(paths, options)
     closed = options.public_domain is not None and not options.public_domain.is_open
     rows_are_records = options.stated_shape != "long" and options.person is None
     groups = _row_groups(files, options) if closed and rows_are_records else []
