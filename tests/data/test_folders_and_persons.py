@@ -158,7 +158,12 @@ def test_python_warns_of_a_column_of_persons(tmp_path):
         synthesizer(domain=DOMAIN).fit(data, person="user_id", rows_per_person=2)  # warns of nothing
 
 
-def test_the_warning_depends_on_the_name_alone():
+def test_a_column_that_the_domain_states_to_be_something_else_is_no_identifier():
+    fields = [*DOMAIN["fields"], {"name": "member", "kind": "boolean"}]
+    synthesizer(domain={"fields": fields}).fit(table(member=np.arange(300) % 2 == 0))  # warns of nothing
+
+
+def test_the_warning_depends_on_the_name_and_not_on_values():
     alike = visits().assign(user_id=np.arange(300))  # every row is another person
     with pytest.warns(PrivacyWarning, match="'user_id' is named like"):
         synthesizer(domain=DOMAIN).fit(alike)

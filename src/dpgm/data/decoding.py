@@ -114,6 +114,8 @@ def _single_values(field: Field, codes: Codes, missing: NDArray[np.bool_], rng: 
     if isinstance(field, Categorical):
         return label_array(field.values).take(pa.array(codes, mask=missing))
     if isinstance(field, Boolean):
+        if field.words is not None:
+            return pa.array(field.words).take(pa.array(1 - codes, mask=missing))
         return pa.array(codes == 1, mask=missing)
     assert isinstance(field, Numeric)
     return pa.array(draw_in_bin(field, codes, rng), mask=missing)

@@ -103,7 +103,8 @@ class TableEncoder:
         column, where = flat_column(table, field.name), in_column(place, field.name)
         if isinstance(field, (ItemSet, Image)):
             is_text = pa.types.is_string(column.type)
-            lists = cell_lists(column, self._item_separator, where) if is_text else column
+            separator = getattr(field, "separator", None) if self._item_separator is None else self._item_separator
+            lists = cell_lists(column, separator, where) if is_text else column
             return set_codes(lists, self._items[field.name], where)
         if isinstance(field, Boolean):
             return self._booleans(field, column, where), None
@@ -164,11 +165,13 @@ class TableEncoder:
 
     def _booleans(self, field: Boolean, column: pa.Array, where: Place) -> Codes:
         texts = [None if text is None else text.strip() for text in as_texts(column, where).to_pylist()]
-        coded = (2 if text is None or text in self._missing else TRUTH.get(text.lower(), -1) for text in texts)
+        words = () if field.words is None else zip(field.words, (1, 0), strict=True)
+        truth = TRUTH | {word.lower(): value for word, value in words}
+        coded = (2 if text is None or text in self._missing else truth.get(text.lower(), -1) for text in texts)
         codes = np.fromiter(coded, dtype=np.int64, count=len(texts))
         message = (
-            "the value is not true or false (yes/no, 1/0 do as well); correct the file, or make the field"
-            " categorical."
+            "the value is not true or false (yes/no, 1/0 do as well); correct the file, say how both are written in"
+            " the domain (such as `written: ja/nein`), or make the field categorical."
         )
         refuse_first(codes < 0, where, message)
         _refuse_missing(field, codes == 2, where)

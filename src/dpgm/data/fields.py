@@ -5,7 +5,7 @@ its width is a nominal, public number that plans are made with.
 """
 
 from collections.abc import Iterable, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -25,6 +25,7 @@ NOMINAL_ITEMS = 300
 NOMINAL_VALUES = 20
 OTHER = "(other)"  # stands for every value that a field with `other` does not list
 _INT64 = 2**63
+_MARKS = 8  # characters between items
 
 
 @dataclass(frozen=True)
@@ -132,11 +133,13 @@ def is_whole(value: object, low: int, high: int | None = None) -> bool:
 class ItemSet(Modelled):
     """Any subset of `items`; one Bernoulli output per item.
 
-    With `discover` the items are not listed: those that occur in many records are found privately.
+    With `discover` the items are not listed: those that occur in many records are found privately. `separator` is the
+    text between the items of a cell in text files and sheets; without it a cell is a JSON list.
     """
 
     items: tuple[Label, ...] = ()
     discover: bool = False
+    separator: str | None = field(default=None, compare=False)
     kind: Literal["items"] = "items"
     _nominal_count = NOMINAL_ITEMS
 
@@ -145,6 +148,10 @@ class ItemSet(Modelled):
         self._set("items", self._checked_labels(self.items, "items", self.discover))
         if self.items and isinstance(self.items[0], int) and min(self.items) < 0:  # type: ignore[type-var, operator]
             raise self._error("item numbers must not be negative")
+        if self.separator is not None and not (
+            isinstance(self.separator, str) and 0 < len(self.separator) <= _MARKS
+        ):
+            raise self._error(f"separator must be a text of 1 to {_MARKS} characters")
 
     @property
     def _value_count(self) -> int | None:
@@ -241,10 +248,29 @@ class Categorical(Modelled):
 
 @dataclass(frozen=True)
 class Boolean(Modelled):
-    """True or false, or missing; a softmax output of the positions false, true and, with `missing`, missing."""
+    """True or false, or missing; a softmax output of the positions false, true and, with `missing`, missing.
+
+    `written` is how files write true and false, such as `yes/no`: it is read so, besides the usual ways, and samples
+    are written so.
+    """
 
     missing: bool = False
+    written: str | None = field(default=None, compare=False)
     kind: Literal["boolean"] = "boolean"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.written is None:
+            return
+        words = self.written.split("/") if isinstance(self.written, str) else []
+        good = all(word and word == word.strip() and len(word.encode()) <= MAX_LABEL_BYTES for word in words)
+        if len({word.lower() for word in words}) != 2 or len(words) != 2 or not good:
+            raise self._error("written must be the words for true and false, such as yes/no")
+
+    @property
+    def words(self) -> tuple[str, str] | None:
+        """The words for true and false, if they are stated."""
+        return None if self.written is None else tuple(self.written.split("/"))  # type: ignore[return-value]
 
     @property
     def _value_count(self) -> int:

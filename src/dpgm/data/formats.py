@@ -39,7 +39,7 @@ _READ_ENDINGS = (
     " of images"
 )
 _WRITTEN_ENDINGS = (
-    ".parquet .csv .tsv .jsonl .dat .npz .npy .idx (text also with .gz); images: a folder (no ending)"
+    ".parquet .csv .tsv .jsonl .xlsx .dat .npz .npy .idx (text also with .gz); images: a folder (no ending)"
 )
 _TEXT_FILE = (
     "a .txt file may hold anything, so say what it holds: `format='csv'` (cells; `separator` for what is between them,"

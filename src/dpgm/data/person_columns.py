@@ -1,4 +1,4 @@
-"""Columns that are named like identifiers of persons: judged by the name alone, which is public, never by the values.
+"""Columns that are named like identifiers of persons: judged by the name, which is public, never by the values.
 
 A name is one if it consists of a word for a person (`patient`, `customers`), or of a word for a person or for what
 stands for one (`card`, `device`) and words for an identifier (`user_id`, `memberNo`, `card number`). Words in front
@@ -7,6 +7,8 @@ that say how the identifier was made (`hashed_user_id`) are passed over.
 
 import re
 from collections.abc import Iterable
+
+from dpgm.data.domain import Domain
 
 # Words that name a person by themselves.
 PERSONS = (
@@ -23,19 +25,25 @@ IDENTIFIERS = "ids?|identifier|uid|uuid|guid|no|nr|num|number|nummer|key|code|ha
 # Identifiers that only persons have.
 OWN = "ssn|mrn|msisdn|imsi|imei|nhs|email|mail"
 _MADE = "unique|anon|anonymous|anonymi[sz]ed|hashed|encrypted|pseudo|pseudonymi[sz]ed"
+_OTHER_KINDS = ("boolean", "date", "datetime", "categorical", "image")
 
 _NAME = re.compile(
     f"({_MADE})*(({PERSONS})s?({IDENTIFIERS})*|({STAND_INS})s?({IDENTIFIERS})+|({OWN})({IDENTIFIERS})*)"
 )
 
 
-def named_like_persons(names: Iterable[str]) -> tuple[str, ...]:
+def named_like_persons(names: Iterable[str], domain: Domain | None = None) -> tuple[str, ...]:
     """The names that are usual for identifiers of persons.
+
+    Columns that the domain states to be something else (yes or no, dates, listed values) are left out.
 
     >>> named_like_persons(["user_id", "Card No.", "patient", "customerID", "user age", "id", "product_id"])
     ('user_id', 'Card No.', 'patient', 'customerID')
     """
-    return tuple(name for name in names if _NAME.fullmatch("".join(re.findall(r"[^\W_]+", name.lower()))))
+    fields = () if domain is None else domain.fields
+    stated = {one.name for one in fields if one.kind in _OTHER_KINDS and not one.is_open}
+    alike = (name for name in names if _NAME.fullmatch("".join(re.findall(r"[^\W_]+", name.lower()))))
+    return tuple(name for name in alike if name not in stated)
 
 
 def person_advice(names: tuple[str, ...]) -> str:

@@ -10,6 +10,7 @@ apostrophe, which is removed on reading.
 import gzip
 import json
 import os
+import re
 import shutil
 import struct
 from collections.abc import Callable, Iterator
@@ -39,8 +40,10 @@ _Append: TypeAlias = Callable[[Records, int], object]
 _QUOTED = ('"', "\n", "\r", "\0", ",", ";", "\t", "|")
 _CHUNK = 65_536  # records
 _DENSE_CELLS = 20_000_000
+_SHEET_ROWS, _SHEET_COLUMNS, _SHEET_TEXT = 1_048_576, 16_384, 32_767  # the limits of Excel
+_NO_CELL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")  # characters that its format does not allow
 _ONE_SHAPE: dict[str, Shape] = {"fimi": "basket", "npz": "wide", "npy": "wide", "idx": "wide", "png": "wide"}
-_SEEKING = ("npz", "npy", "idx", "png")  # formats that need a complete file, not a stream
+_SEEKING = ("npz", "npy", "idx", "png", "xlsx")  # formats that need a complete file, not a stream
 
 
 class RecordWriter:
@@ -123,6 +126,8 @@ class RecordWriter:
         if name == "npz":
             write = picture_arrays if shows_images(self.domain) else _npz
             return write(temporary, self.domain)
+        if name == "xlsx":
+            return _sheet(temporary, self._empty_table().column_names, self._cell_table)
         if name in ("npy", "idx"):
             return _matrix(temporary, self.domain, idx=name == "idx", zipped=self._format.gzip)
         return self._stream_appender(self._stack.enter_context(open(temporary, "wb")))
@@ -142,6 +147,9 @@ class RecordWriter:
     def _text_table(self, records: Records, first: int) -> Any:
         return _with_date_texts(self._table(records, first), self.domain)
 
+    def _cell_table(self, records: Records, first: int) -> Any:
+        return _with_joined_items(self._text_table(records, first), self.domain)
+
     def _header_and_render(self) -> tuple[bytes, _Render]:
         """The header of a text file, and the function that renders records as lines."""
         name, field = self._format.name, self.domain.item_set
@@ -156,7 +164,7 @@ class RecordWriter:
         if field is not None and self._shape == "wide":
             return _csv_line(field.items, separator), _render_binary_csv(separator)
         header = _csv_line(self._empty_table().column_names, separator)
-        return header, lambda records, first: _csv_lines(self._text_table(records, first), self.domain, separator)
+        return header, lambda records, first: _csv_lines(self._cell_table(records, first), self.domain, separator)
 
 
 def write_records(
@@ -173,7 +181,8 @@ def write_records(
 
     Args:
         records: The records.
-        path: The file; `.parquet`, `.csv`, `.tsv`, `.jsonl`, `.dat`, `.npz`, `.npy` or `.idx` (text also `.gz`).
+        path: The file; `.parquet`, `.csv`, `.tsv`, `.jsonl`, `.xlsx`, `.dat`, `.npz`, `.npy` or `.idx` (text also
+            `.gz`).
         shape: `basket`, `long` or `wide`; by default that of the domain's layout, else `basket` for one item set and
             `wide` otherwise.
         rng: Draws numbers within the bins of numeric fields.
@@ -211,7 +220,7 @@ def _shape_for(format: FileFormat, domain: Domain, shape: Shape | None, layout: 
 
 def _check_fits(path: Path, format: FileFormat, domain: Domain) -> None:
     field = domain.item_set
-    if format.name in ("msweb", "msnbc", "json", "xlsx"):
+    if format.name in ("msweb", "msnbc", "json"):
         raise UsageError(
             f"{path}: the format {format.name} can only be read; write .csv, .parquet, .jsonl or .dat."
         )
@@ -239,6 +248,50 @@ def _parquet(raw: IO[bytes], schema: Any, table: Callable[[Records, int], Any]) 
 
     with pq.ParquetWriter(raw, schema, compression="zstd") as writer:
         yield lambda records, first: writer.write_table(table(records, first))
+
+
+@contextmanager
+def _sheet(path: Path, names: list[str], table: Callable[[Records, int], Any]) -> Iterator[_Append]:
+    """A workbook with one sheet; texts that Excel would run as formulas are escaped as in CSV."""
+    try:
+        import openpyxl
+    except ImportError:
+        raise UsageError(
+            f"{path.name}: writing Excel needs openpyxl; install dpgm[excel], or write .csv."
+        ) from None
+    book = openpyxl.Workbook(write_only=True)
+    sheet = book.create_sheet("records")
+    if len(names) > _SHEET_COLUMNS:
+        raise UsageError(f"a sheet has room for {_SHEET_COLUMNS:,} columns; write .csv or .parquet.")
+    sheet.append([_sheet_cell(name) for name in names])
+    rows = 1
+
+    def append(records: Records, first: int) -> None:
+        nonlocal rows
+        made = table(records, first)
+        rows += made.num_rows
+        if rows > _SHEET_ROWS:
+            raise UsageError(f"a sheet has room for {_SHEET_ROWS - 1:,} rows of data; write .csv or .parquet.")
+        for row in zip(*(column.to_pylist() for column in made.columns), strict=True):
+            sheet.append([_sheet_cell(value) for value in row])
+
+    try:
+        yield append
+    finally:
+        sheet.close()  # else its temporary file stays open
+    book.save(path)
+
+
+def _sheet_cell(value: Any) -> Any:
+    """A value as a cell of a sheet: lists as JSON, texts escaped."""
+    if isinstance(value, list):
+        value = json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, str):
+        return value
+    text = escape_formula(value)
+    if len(text) > _SHEET_TEXT or _NO_CELL.search(text):
+        raise UsageError("a text is too long for a cell or holds a control character; write .csv or .parquet.")
+    return text
 
 
 @contextmanager
@@ -330,6 +383,22 @@ def _with_date_texts(table: pa.Table, domain: Domain) -> pa.Table:
         if isinstance(field, ShapedNumber) and field.pattern is not None:
             at = table.column_names.index(field.name)
             table = table.set_column(at, field.name, as_written(table.column(at), field.pattern))
+    return table
+
+
+def _with_joined_items(table: pa.Table, domain: Domain) -> pa.Table:
+    """The table with lists of items as cells, where the domain states what stands between items (else JSON lists)."""
+    for field in domain.fields:
+        separator = field.separator if isinstance(field, ItemSet) else None
+        name = field.name if domain.item_set is None else table.column_names[-1]  # the layout may name it otherwise
+        if separator is None or not pa.types.is_nested(table.schema.field(name).type):
+            continue
+        labels = [str(label) for label in field.items]  # type: ignore[union-attr]
+        if any(separator in label or label != label.strip() for label in labels):
+            continue  # as a cell they would be read as other items
+        at = table.column_names.index(name)
+        lists = table.column(at).cast(pa.list_(pa.string()))
+        table = table.set_column(at, name, pc.binary_join(lists, separator))
     return table
 
 

@@ -113,7 +113,8 @@ def _raw_tables(real: Paths, synthetic: Paths, options: ReadOptions, domain: Dom
     shared = [name for name in names if name in second.column_names]
     sets = [field.name for field in domain.fields if field.kind == "items" and field.name in shared]
     both = (first.select(names), second.select(shared))
-    tables = [_as_lists(table, sets, options.item_separator) for table in both]
+    separators = {name: options.item_separator or getattr(domain.field(name), "separator", None) for name in sets}
+    tables = [_as_lists(table, separators) for table in both]
     return inputs_of(*tables, notes=notes.with_open(domain))
 
 
@@ -128,9 +129,9 @@ def _read_raw_matching(
     return _read_raw(path, second, domain)
 
 
-def _as_lists(table: pa.Table, names: list[str], separator: str | None) -> pa.Table:
-    """Turn columns of item sets into lists."""
-    for name in names:
+def _as_lists(table: pa.Table, separators: dict[str, str | None]) -> pa.Table:
+    """Turn columns of item sets into lists; `separators` has what stands between the items of each."""
+    for name, separator in separators.items():
         lists = [_items_of(cell, separator) for cell in table.column(name).to_pylist()]
         table = _replaced(table, name, pa.array(lists, type=pa.list_(pa.string())))
     return table

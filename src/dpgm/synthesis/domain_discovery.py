@@ -407,7 +407,7 @@ def _closed(field: Field, found: Discovered, shaped: Mapping[str, Shaped], with_
                 f"no item of {field.name!r} is held by enough records to be published at this epsilon and delta; list"
                 " the items in a domain, or use a larger epsilon (the budget of this fit is spent)."
             )
-        return ItemSet(field.name, labels)
+        return ItemSet(field.name, labels, separator=field.separator)
     if isinstance(field, Categorical) and field.discover:
         texts = not labels or isinstance(labels[0], str)
         return Categorical(field.name, labels, missing=True, other=texts and field.name in with_other)

@@ -72,6 +72,11 @@ _NESTED = (
     " pandas.json_normalize"
 )
 _BOOLEANS = ({"true", "false"}, {"t", "f"})
+# How files write true and false, in small letters.
+_TRUTH_WORDS = (
+    *(("true", "false"), ("yes", "no"), ("y", "n"), ("t", "f"), ("ja", "nein"), ("j", "n"), ("wahr", "falsch")),
+    *(("oui", "non"), ("o", "n"), ("vrai", "faux"), ("sí", "no"), ("si", "no"), ("sì", "no"), ("sim", "não")),
+)
 
 
 @dataclass(frozen=True)
@@ -403,6 +408,14 @@ class _Column:
         what = "dates" if kind == "date" else "dates with a time of day"
         return f"{what}{written}; their range is found privately"
 
+    @property
+    def _truth_words(self) -> str | None:
+        """How the column writes true and false, for the curator to confirm; None for true and false themselves."""
+        styles = (str.lower, str.upper, str.capitalize)
+        spellings = (tuple(map(style, words)) for words in _TRUTH_WORDS for style in styles)
+        found = next((words for words in spellings if self.values and self.values <= set(words)), None)
+        return None if found in (None, ("true", "false")) or self.is_boolean else "/".join(found or ())
+
     def field(self, kind: str) -> Field | Unread:
         """A field of this kind for the column, everything else left open."""
         if kind in ("number", "integer"):
@@ -415,7 +428,7 @@ class _Column:
             unit: Unit = "minute" if self.unit == "day" else self.unit
             return DateTime(self.name, DISCOVER, DISCOVER, unit=unit, pattern=self._pattern)
         if kind == "boolean":
-            return Boolean(self.name, missing=self.missing > 0)
+            return Boolean(self.name, missing=self.missing > 0, written=self._truth_words)
         if kind == "items":
             return ItemSet(self.name, discover=True)
         if kind == "identifier":

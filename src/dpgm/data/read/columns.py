@@ -149,7 +149,8 @@ def _like_persons(columns: Columns, options: ReadOptions, shape: Shape) -> tuple
     are_items = columns.lines or (shape == "wide" and options.table_domain is None)
     if are_items or not columns.certain:
         return ()
-    return named_like_persons(name for name in columns.names if name != options.item)
+    names = (name for name in columns.names if name != options.item)
+    return named_like_persons(names, options.public_domain)
 
 
 def _collecting_persons(chunks: Iterable[Chunk], name: str, persons: Persons) -> Iterator[Chunk]:
@@ -218,7 +219,7 @@ def _domain_of(items: Items, options: ReadOptions, file: str, name: str) -> tupl
     labels, position = items.finish()
     if not labels:
         raise InputError(f"{file}: no item occurs; give the `domain` with the public list of items.")
-    return Domain.of_items(labels, name), position
+    return Domain((ItemSet(name, tuple(labels), separator=options.item_separator or None),)), position
 
 
 def _baskets(columns: Columns, options: ReadOptions) -> tuple[Records, Layout | None]:

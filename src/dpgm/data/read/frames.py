@@ -128,7 +128,8 @@ def read_frame(
     if not len(data):  # type: ignore[arg-type]
         raise InputError("the frame has no rows; give at least one.")
     names, dtypes = column_names(data), _dtypes(data)
-    if person is None and (like_persons := named_like_persons(name for name in names if name != item)):
+    like_persons = named_like_persons((name for name in names if name != item), domain)
+    if person is None and like_persons:
         warnings.warn(f"the frame: {person_advice(like_persons)}.", PrivacyWarning, stacklevel=3)
     options = ReadOptions(person=person, item=item, rows_per_person=rows_per_person)
     if item is not None and person is None and item not in names:

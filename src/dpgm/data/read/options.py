@@ -115,6 +115,10 @@ class ReadOptions:
         domain = as_domain(self.domain)
         if domain is not None and self.assume_public_domain:
             domain = domain.declared_public()
+        if domain is not None and self.item_separator:  # samples are written with it
+            domain = _with_separator(domain, self.item_separator)
+        if self.item_separator is None and domain is not None and isinstance(domain.item_set, ItemSet):
+            object.__setattr__(self, "item_separator", domain.item_set.separator)
         object.__setattr__(self, "domain", domain)
         if isinstance(self.missing, str) or not all(isinstance(text, str) for text in self.missing):
             raise UsageError("`missing` must be a list of texts that stand for a missing value.")
@@ -246,6 +250,12 @@ class ReadKeywords(FileKeywords, total=False):
 def options_from(options: ReadOptions | None, **keywords: Unpack[ReadKeywords]) -> ReadOptions:
     """The options, with the fields replaced that are given as keywords."""
     return ReadOptions(**keywords) if options is None else replace(options, **keywords)
+
+
+def _with_separator(domain: Domain, separator: str) -> Domain:
+    """The domain, whose item sets have the separator that the options state."""
+    columns = (replace(one, separator=separator) if isinstance(one, ItemSet) else one for one in domain.columns)
+    return replace(domain, fields=tuple(columns), unread=())  # type: ignore[arg-type]
 
 
 def _canonical_encoding(name: str) -> str:

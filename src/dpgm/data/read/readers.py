@@ -271,7 +271,8 @@ def read_with_discovery(
     if not source.items_assumed_public and domain is None:
         return records, source
     if domain is None:
-        domain = Domain((ItemSet(records.domain.fields[0].name, discover=True),))
+        separator = options.item_separator or None
+        domain = Domain((ItemSet(records.domain.fields[0].name, discover=True, separator=separator),))
     return OpenRecords.of_sets(records, domain), replace(source, items_assumed_public=False)
 
 
