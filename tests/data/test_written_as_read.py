@@ -1,5 +1,7 @@
 """Samples are written as the source was: items with their separator, yes/no columns as yes/no, workbooks."""
 
+import re
+
 import numpy as np
 import openpyxl
 import pandas as pd
@@ -136,20 +138,18 @@ def test_a_workbook_holds_values_and_no_formulas(tmp_path):
             "fields": [
                 {"name": "=sum", "kind": "categorical", "values": ["=1+1", "@x", "plain"], "missing": True},
                 {"name": "n", "kind": "numeric", "low": 0, "high": 9, "bins": 1, "integer": True},
-                {"name": "day", "kind": "date", "low": "2020-01-01", "high": "2020-01-01"},
                 {"name": "yes", "kind": "boolean"},
             ]
         }
     )
-    records = Records.from_lists([[0, 4, 5, 6], [1, 4, 5, 7], [2, 4, 5, 6], [3, 4, 5, 6]], domain)
+    records = Records.from_lists([[0, 4, 5], [1, 4, 6], [2, 4, 5], [3, 4, 5]], domain)
     records.write(tmp_path / "t.xlsx")
     rows = list(openpyxl.load_workbook(tmp_path / "t.xlsx").active.iter_rows())
-    assert [cell.value for cell in rows[0]] == ["'=sum", "n", "day", "yes"]
+    assert [cell.value for cell in rows[0]] == ["'=sum", "n", "yes"]
     assert [row[0].value for row in rows[1:]] == ["'=1+1", "'@x", "plain", None]
     assert all(cell.data_type != "f" for row in rows for cell in row)
     assert isinstance(rows[1][1].value, int)
-    assert rows[1][2].is_date
-    assert rows[2][3].value is True
+    assert rows[2][2].value is True
     again = read_records(tmp_path / "t.xlsx", domain=domain)
     assert again == records
 
@@ -172,3 +172,17 @@ def test_a_sheet_that_is_full_is_refused(tmp_path, monkeypatch):
     with pytest.raises(UsageError, match=r"room for 2 rows of data; write \.csv"):
         records.write(tmp_path / "t.xlsx")
     assert not list(tmp_path.iterdir())
+
+
+def test_dates_are_dates_in_a_workbook_unless_their_pattern_is_stated(tmp_path):
+    days = pd.date_range("2020-01-01", periods=300).strftime("%d.%m.%Y")
+    pd.DataFrame({"day": days, "iso": days.str.replace(r"(..)\.(..)\.(....)", r"\3-\2-\1", regex=True)}).to_csv(
+        tmp_path / "s.csv", index=False
+    )
+    limits = {"kind": "date", "low": "2020-01-01", "high": "2020-12-31"}
+    fields = [{"name": "day", "pattern": "%d.%m.%Y"} | limits, {"name": "iso"} | limits]
+    made = dpgm.Synthesizer(8.0, model="independent", domain={"fields": fields}).fit(tmp_path / "s.csv")
+    made.sample(5, seed=0).write(tmp_path / "t.xlsx")
+    first, second = list(openpyxl.load_workbook(tmp_path / "t.xlsx").active.iter_rows())[1]
+    assert second.is_date
+    assert re.fullmatch(r"[0-3][0-9]\.[01][0-9]\.2020", first.value)
