@@ -102,6 +102,7 @@ def test_a_draft_is_that_of_inspect(tmp_path):
     assert dpgm.Domain.draft(ones) == dpgm.inspect_file(tmp_path / "ones.parquet").domain
 
 
+@pytest.mark.filterwarnings("ignore:.*named like an identifier of persons")
 def test_kinds_come_from_dtypes_not_from_values():
     frame = PEOPLE.assign(coded=pd.Series([1] * 40, dtype=object), level=pd.Series([1] * 40, dtype="category"))
     other = frame.assign(coded=pd.Series(["x"] * 40, dtype=object), level=pd.Series(["x"] * 40, dtype="category"))
@@ -373,6 +374,7 @@ def test_no_row_decides_the_dtypes_of_samples_in_polars():
     assert read_frame(pl.DataFrame({"x": [5]}), discover=True).records.domain.origin == "judged"
 
 
+@pytest.mark.filterwarnings("ignore:.*named like an identifier of persons")
 def test_drafts_and_discovery_agree_on_identifiers_by_name():
     rows = {"patient_id": [1, 2] * 30, "userId": ["a", "b", "c"] * 20, "id": [5] * 60, "shop_id": [3, 4] * 30}
     rows |= {"uid": [0.5, 1.5] * 30, "age": [40, 50] * 30}

@@ -181,7 +181,7 @@ def test_a_ledger_is_made_shown_checked_and_voided(dpgm, tmp_path):
     assert figures["entries"][0]["state"] == "void"
     code, out, _ = dpgm("ledger", "check", path)
     assert code == 0
-    assert "the chain holds" in out
+    assert "1 entry, and the chain of 3 lines about them holds" in out
 
 
 def test_ledger_check_compares_releases(dpgm, release, tmp_path):

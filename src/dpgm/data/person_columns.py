@@ -13,7 +13,7 @@ from dpgm.data.domain import Domain
 # Words that name a person by themselves.
 PERSONS = (
     "user|person|people|patient|customer|client|member|visitor|employee|student|pupil|passenger|subscriber|respondent"
-    "|participant|guest|citizen|inhabitant|insured|kunde|kundin|patientin|mitglied|mitarbeiter|schueler|schüler"
+    "|participant|guest|citizen|inhabitant|kunde|kundin|patientin|mitglied|mitarbeiter|schueler|schüler"
     "|versicherter|usuario|cliente|paciente|utilisateur"
 )
 # Words that stand for a person together with a word for an identifier.
