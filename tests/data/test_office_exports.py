@@ -6,6 +6,7 @@ import pytest
 from dpgm.data.domain import Categorical, Domain, Identifier, Ignored, Numeric
 from dpgm.data.inspect.inspection import inspect_file
 from dpgm.data.read.delimited import distinct_names
+from dpgm.data.read.frames import read_frame
 from dpgm.data.read.readers import read_records
 from dpgm.errors import InputError, UsageError
 from reading_data import write_file
@@ -168,3 +169,90 @@ def test_numbers_that_need_options_are_no_identifiers(tmp_path):
     assert [name for name, _ in seen.hints] == ["profit", "amount", "lasted"]
     seen = inspect_file(tmp_path / "odd.csv", decimal=",", strip_from_numbers=["€"])
     assert {one.name: one.kind for one in seen.domain.columns}["key"] == "identifier"
+
+
+# -- a first column without a name, as pandas and R write their row numbers ------------------------------------------
+
+UNNAMED = {
+    "pandas to_csv": ",age,sex\n0,31,f\n1,45,m\n2,62,m\n",
+    "R write.csv": '"","age","sex"\n"1",31,"f"\n"2",45,"m"\n"3",62,"m"\n',
+    "R write.table": '"age","sex"\n"1",31,"f"\n"2",45,"m"\n"3",62,"m"\n',
+    "R write.csv2": '"";"age";"sex"\n"1";31;"f"\n"2";45;"m"\n"3";62;"m"\n',
+    "row names": ",age,sex\nMazda RX4,31,f\nFiat 128,45,m\nVolvo 142E,62,m\n",
+}
+INDEXED = Domain((Identifier("(index)"), *AGES.fields))
+
+
+@pytest.mark.parametrize("written", UNNAMED)
+def test_a_first_column_without_a_name_is_the_index(tmp_path, written):
+    """Every such file was refused, with the advice to skip its header."""
+    file = write_file(tmp_path / "t.csv", UNNAMED[written])
+    seen = inspect_file(file, draft_domain=tmp_path / "d.yaml")
+    assert [(column.name, column.kind) for column in seen.domain.columns] == [
+        ("(index)", "identifier"),
+        ("age", "numeric"),
+        ("sex", "categorical"),
+    ]
+    assert (seen.records, seen.source.shape, seen.left_out[0][0]) == (3, "wide", "(index)")
+    assert ages(read_records(file, domain=INDEXED)) == ROWS
+    assert len(read_records(file, domain=tmp_path / "d.yaml")) == 3
+
+
+def test_an_index_that_repeats_is_a_column_like_others_in_the_draft(tmp_path):
+    rows = "".join(f"{'ab'[at % 2]},{30 + at % 7}\n" for at in range(40))
+    seen = inspect_file(write_file(tmp_path / "t.csv", ",age\n" + rows))
+    assert seen.domain.field("(index)").kind == "categorical"
+    seen = inspect_file(tmp_path / "t.csv", kinds={"(index)": "ignored"})
+    assert [field.name for field in seen.domain.fields] == ["age"]
+
+
+@pytest.mark.parametrize("first", ["0,31,f", ",31,f", '"(index)",31,f', "31,f"])
+def test_the_header_and_the_domain_alone_say_that_there_is_an_index(tmp_path, first):
+    """Whatever the first row holds, the columns have the same names."""
+    whole = first.count(",") == 2
+    named = write_file(tmp_path / "named.csv", f",age,sex\n{first}\n1,45,m\n")
+    short = write_file(tmp_path / "short.csv", f"age,sex\n{first}\n1,45,m\n")
+    for file in (named, short):
+        if whole:
+            assert ages(read_records(file, domain=INDEXED)) == ROWS[:2]
+        else:
+            with pytest.raises(InputError, match=r"line 2: has 2 cells where 3 are expected.*\(index\) out of the"):
+                read_records(file, domain=INDEXED)
+    with pytest.raises(InputError, match=r"line \d: has 3 cells where 2 are expected.*name that column \(index\)"):
+        read_records(short, domain=AGES)
+
+
+def test_columns_of_zeros_and_ones_beside_an_index_are_items(tmp_path):
+    rows = "".join(f"{at},{at % 2},{at // 3 % 2}\n" for at in range(30))
+    for header in (",bread,milk", "bread,milk"):
+        file = write_file(tmp_path / "t.csv", f"{header}\n{rows}")
+        seen = inspect_file(file)
+        if header[0] == ",":
+            assert seen.domain.item_set.items == ("bread", "milk")
+            read = read_records(file, shape="wide", assume_public_items=True)
+            assert (read.lengths == [at % 2 + at // 3 % 2 for at in range(30)]).all()
+        else:
+            assert [field.name for field in seen.domain.fields] == ["bread", "milk"]
+
+
+def test_sheets_may_have_an_index_without_a_name(tmp_path):
+    from openpyxl import Workbook
+
+    for names in (("age", "sex"), ("age",)):
+        book = Workbook()
+        for row in [(None, *names), *((at, *one[: len(names)]) for at, one in enumerate(ROWS))]:
+            book.active.append(row)
+        book.save(tmp_path / "t.xlsx")
+        seen = inspect_file(tmp_path / "t.xlsx", draft_domain=tmp_path / "d.yaml", force=True)
+        assert [column.name for column in seen.domain.columns] == ["(index)", *names]
+        assert len(read_records(tmp_path / "t.xlsx", domain=tmp_path / "d.yaml")) == 3
+
+
+def test_an_index_that_pandas_has_named_is_left_out(tmp_path):
+    import pandas
+
+    table = pandas.DataFrame({"Unnamed: 0": range(30), "age": [30, 40] * 15})
+    with pytest.warns(UserWarning, match="'Unnamed: 0': an identifier"):
+        domain = read_frame(table, discover=True).records.domain
+    assert [field.name for field in domain.fields] == ["age"]
+    assert [field.name for field in Domain.draft(table.sample(frac=1, random_state=0)).fields] == ["age"]

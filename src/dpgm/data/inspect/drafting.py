@@ -35,6 +35,7 @@ from dpgm.data.inspect.hints import (
     date_hint,
     follows_soon,
     is_identifier,
+    is_index,
     names_persons,
     number_hint,
     ordered_dates,
@@ -365,6 +366,8 @@ class _Column:
         constant = ", always the same" if len(self.values) == 1 else ""
         if any({value.lower() for value in self.values} <= words for words in _BOOLEANS):
             return "boolean", "true or false"
+        if is_index(self.name) and self._distinct >= _NEARLY_UNIQUE * filled:
+            return "identifier", "numbers or names of the rows, which no header names: an identifier"
         if self.is_code and nearly_unique:
             return "identifier", "numbers with leading zeros that differ in nearly every row: an identifier"
         if self.is_code:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dpgm.data.fields import INDEX
 from dpgm.data.values import without_signs
 
 _MARK = "[. '\u00a0\u202f]"  # between thousands
@@ -42,6 +43,7 @@ _PLACEHOLDER_DATE = re.compile(
 )
 _MOST_PLACEHOLDERS = 3
 _IDS = {"id", "identifier", "uid", "uuid", "mrn", "ssn", "nr", "nummer"}
+_INDEXES = {INDEX, "Unnamed: 0", "__index_level_0__"}  # as read here, by pandas, and in Parquet files of pandas
 _PERSONS = {"user", "person", "patient", "customer", "client", "member", "visitor", "kunde", "employee", "student"}
 _MIN_JOINED = 3  # distinct cells with a separator, before it may separate items
 # Codes for missing values: nines, eights and sevens (in surveys: unknown, refused, does not apply), -1, and those with
@@ -186,7 +188,12 @@ def is_identifier(name: str) -> bool:
     [True, True, True, True, True, False, False, False]
     """
     words = _words(name)
-    return bool(words & _IDS) and (words <= _IDS or bool(words & _PERSONS))
+    return is_index(name) or (bool(words & _IDS) and (words <= _IDS or bool(words & _PERSONS)))
+
+
+def is_index(name: str) -> bool:
+    """Whether a column has the name that row numbers or row names get for want of their own."""
+    return name in _INDEXES
 
 
 def names_persons(name: str) -> bool:

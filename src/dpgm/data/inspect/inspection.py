@@ -17,10 +17,10 @@ from dpgm.data.domain import Boolean, Categorical, Date, Domain, Field, Image, I
 from dpgm.data.domain_file import save_domain
 from dpgm.data.formats import Source
 from dpgm.data.inspect.drafting import Drafted, draft_table
-from dpgm.data.items import flat_column
+from dpgm.data.items import flat_column, plain_name
 from dpgm.data.number_fields import DISCOVER
 from dpgm.data.read.columns import Columns, is_binary
-from dpgm.data.read.delimited import SEPARATORS, has_content, split_cells
+from dpgm.data.read.delimited import SEPARATORS, distinct_names, has_content, split_cells
 from dpgm.data.read.frames import checked_frame, column_names, frame_columns, is_frame
 from dpgm.data.read.json_lines import json_rows
 from dpgm.data.read.lines import TextBlock, first_block
@@ -276,11 +276,13 @@ def rarity_warning(records: Records) -> str | None:
 class Guess:
     """Options completed from the first rows, and whether the file is a table that needs a domain.
 
-    `unread` are the other members of JSON objects of which only the list of items is read.
+    `unread` are the other members of JSON objects of which only the list of items is read. `names` are the columns of
+    a text file whose header does not name the index.
     """
 
     options: ReadOptions
     table: bool = False
+    names: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
 
 
@@ -311,7 +313,8 @@ def table_columns(source: Input, guess: Guess) -> Columns:
         )
         options = replace(options, domain=Domain(fields), shape="wide")
     elif name in ("csv", "tsv"):
-        options = replace(options, shape="wide")
+        stated = Domain(tuple(Categorical(one, (0,)) for one in guess.names)) if guess.names else options.domain
+        options = replace(options, domain=stated, shape="wide")
     return columns_of(source, options, draft=True)
 
 
@@ -332,8 +335,13 @@ def _guess_delimited(source: Input, options: ReadOptions, default: str) -> Guess
         return Guess(options)
     if options.stated_shape not in (None, "wide") or options.table_domain is not None:
         return Guess(options)
-    body = head if options.header is False or _binary(head[:1]) else head[1:]
+    lacks_index = options.header is not False and _lacks_index_name(head)
+    has_index = lacks_index or head[0][0].strip() == ""
+    body = head if options.header is False or _binary(head[:1]) else [row[has_index:] for row in head[1:]]
     binary = len(head[0]) > 1 and _binary(body)
+    if lacks_index and options.public_domain is None:
+        names = distinct_names(["", *(plain_name(cell.strip()) for cell in head[0])])
+        return Guess(replace(options, shape="wide", header=True), table=True, names=names)
     if options.shape is None and not binary and not options.header and not _have_equal_widths(head):
         return Guess(replace(options, shape="basket"))
     if options.shape is None and options.header is not False and _is_list_column(head):
@@ -357,8 +365,7 @@ def _refuse_title(source: Input, block: TextBlock, options: ReadOptions, default
         except Exception:  # reported by the reader, with the line
             continue
         widths = [len(row) for row in cells]
-        filled = [sum(cell.strip() != "" for cell in row[:2]) for row in cells[:_TITLE_LINES]]
-        header = next((at for at, count in enumerate(filled) if count > 1), None)
+        header = next((at for at, row in enumerate(cells[:_TITLE_LINES]) if _names_columns(row)), None)
         if header == 0 and min(widths) == max(widths):
             return  # a table without a title; other separators may be decimal commas in it
         if header and len(widths) > header + 2 and min(widths[header:]) == max(widths[header:]) > 2:
@@ -370,6 +377,22 @@ def _refuse_title(source: Input, block: TextBlock, options: ReadOptions, default
             f"{source}: line {block.line_of(content[0])} looks like a title above a table whose column names are"
             f" in line {line}; leave out what is above them with `skip_lines={line - 1}`."
         )
+
+
+def _names_columns(row: list[str]) -> bool:
+    """Whether a row may be a header: with two filled cells at the left, or none empty but that of the index."""
+    filled = [cell.strip() != "" for cell in row]
+    return sum(filled[:2]) > 1 or (len(filled) > 1 and not filled[0] and all(filled[1:]))
+
+
+def _lacks_index_name(rows: list[list[str]]) -> bool:
+    """Whether every row has one cell more than the first: R's write.table gives the row names no name."""
+    widths = {len(row) for row in rows[1:]}
+    return (
+        widths == {len(rows[0]) + 1}
+        and len(rows[0]) + 1 >= _TABLE_WIDTH
+        and len({row[0] for row in rows}) == len(rows)
+    )
 
 
 def _binary(rows: list[list[str]]) -> bool:

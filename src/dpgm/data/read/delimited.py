@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.csv
 
+from dpgm.data.fields import INDEX
 from dpgm.data.items import plain_name
 from dpgm.data.read.columns import Chunk, Columns
 from dpgm.data.read.lines import BYTE_ORDER_MARK, blocks_of
@@ -84,9 +85,7 @@ def delimited_columns(source: Input, options: ReadOptions, default: str, *, draf
         raise InputError(f"{place}: has more than {_MAX_COLUMNS:,} columns; use the basket or long shape.")
     if header is None:
         header = _is_header(cells, options, place)
-    names = _names(cells, header, options, place)
-    if header and (draft or options.table_domain is not None):
-        names = distinct_names(names)
+    names = _names(cells, header, options, place, table=draft or options.table_domain is not None)
     chunks = _chunks(source, options, names, separator, header)
     return Columns(str(source), names, (), chunks, certain, shape=None if stated or header else "wide")
 
@@ -117,8 +116,7 @@ def _separator(first: bytes, options: ReadOptions, default: str) -> tuple[str, b
             return []
 
     def has_all_names(separator: str) -> bool:
-        names = distinct_names([plain_name(cell.strip()) for cell in cells(separator)])
-        return set(options.named_columns) <= set(names)
+        return set(options.named_columns) <= set(_header_names(cells(separator), options, table=True))
 
     candidates = (default, *(one for one in SEPARATORS if one != default))
     if options.separator is not None:
@@ -148,7 +146,7 @@ def _is_header(cells: list[str], options: ReadOptions, place: str) -> bool:
     else:
         # Names must differ, so that 0 and 1 in three or more columns are a record.
         distinct = len(set(stripped)) == len(stripped)
-        header = not any(numbers) and "" not in stripped
+        header = not any(numbers) and "" not in stripped[1:]
         unclear = not header and (distinct or not may_be_record or options.threshold is not None)
     if unclear:
         _refuse_title(stripped, place)
@@ -160,11 +158,12 @@ def _is_header(cells: list[str], options: ReadOptions, place: str) -> bool:
 
 
 def distinct_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Column names made distinct: empty and repeated ones are numbered.
+    """Column names made distinct: empty and repeated ones are numbered, an empty one at the left is the index.
 
-    >>> distinct_names(["age", "q2", "q2", ""])
-    ('age', 'q2', 'q2 (2)', 'column 4')
+    >>> distinct_names(["", "age", "q2", "q2", ""])
+    ('(index)', 'age', 'q2', 'q2 (2)', 'column 5')
     """
+    names = _with_index(names)
     used, seen, distinct = set(names), set(), []
     next_number: dict[str, int] = {}  # to try for a name, so that the time is linear
     for at, name in enumerate(names):
@@ -190,14 +189,31 @@ def _refuse_title(names: list[str], place: str) -> None:
         )
 
 
-def _names(cells: list[str], header: bool, options: ReadOptions, place: str) -> tuple[str, ...]:
+def _with_index(names: Sequence[str]) -> tuple[str, ...]:
+    """The names, the first of which is that of the index if it is empty."""
+    return (INDEX, *names[1:]) if names and not names[0] else tuple(names)
+
+
+def _header_names(cells: Sequence[str], options: ReadOptions, *, table: bool) -> tuple[str, ...]:
+    """Column names from the cells of a header.
+
+    R's write.table does not name the index at all. Whether a header lacks it is known from the domain, never from rows.
+    """
+    names = _with_index([plain_name(cell.strip()) for cell in cells])
+    names = distinct_names(names) if table else names
+    domain = options.table_domain
+    lacks_index = domain is not None and INDEX not in names and INDEX in [one.name for one in domain.columns]
+    return (INDEX, *names) if lacks_index else names
+
+
+def _names(cells: list[str], header: bool, options: ReadOptions, place: str, *, table: bool) -> tuple[str, ...]:
     """Column names: from the header, from the domain, or numbers from 0."""
     field, count = options.item_set, len(cells)
     if header:
         _refuse_title([cell.strip() for cell in cells], place)
         if field is not None and options.item is None:
             return tuple(cells)  # items may have white space around them
-        return tuple(plain_name(cell.strip()) for cell in cells)
+        return _header_names(cells, options, table=table)
     if options.table_domain is not None:
         fields = options.table_domain.fields
         if len(fields) != count:
@@ -286,8 +302,12 @@ def _parse(
         raise InputError(f"{place(0)} or after: {_QUOTE_IN_CELL}")
     if ragged:
         number, cells = ragged[0]
+        advice = "say `shape='basket'` if rows are lists of items"
+        if cells == len(names) + 1:
+            advice += f"; if rows begin with a number or name of their own, name that column {INDEX} in the header"
+        elif cells == len(names) - 1 and names[0] == INDEX:
+            advice = f"take {INDEX} out of the domain if the file has no such column"
         raise InputError(
-            f"{place(number - 1)}: has {cells} cells where {len(names)} are expected; correct the row, or say"
-            " `shape='basket'` if rows are lists of items."
+            f"{place(number - 1)}: has {cells} cells where {len(names)} are expected; correct the row, or {advice}."
         )
     return table.rename_columns(needed)

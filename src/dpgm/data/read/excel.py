@@ -103,14 +103,20 @@ def _sheet(book: Any, source: Input) -> Any:
 def _refuse_title(source: Input, options: ReadOptions) -> None:
     """Refuse rows of at most one cell above wider ones, and say how to skip them. For drafts only."""
     top = list(islice(_rows(source), options.skip_lines, options.skip_lines + _TITLE_ROWS))
-    filled = [sum(cell is not None for cell in row) for row in top]
-    header = next((at for at, cells in enumerate(filled) if cells > 1), 0)
+    width = max(map(len, top), default=0)
+    header = next((at for at, row in enumerate(top) if _names_columns(row, width)), 0)
     if header and len(top) > header + 1:
         row = options.skip_lines + header
         raise InputError(
             f"{source}: row {options.skip_lines + 1} looks like a title above a table whose column names are in row"
             f" {row + 1}; leave out what is above them with `skip_lines={row}`."
         )
+
+
+def _names_columns(row: list[str | None], width: int) -> bool:
+    """Whether a row has several filled cells, or names the only column beside an index without a name."""
+    filled = sum(cell is not None for cell in row)
+    return filled > 1 or (filled == 1 and row[0] is None and len(row) == width == 2)
 
 
 def _check_size(source: Input) -> None:
