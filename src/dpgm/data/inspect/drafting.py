@@ -4,6 +4,7 @@ The draft states the names and kinds of columns and the decimal places of number
 bins and categories are left open, to be found privately by the fit.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -36,10 +37,14 @@ from dpgm.data.inspect.hints import (
     follows_soon,
     is_identifier,
     is_index,
+    missing_spellings,
     names_persons,
+    never_values,
     number_hint,
     ordered_dates,
+    survey_codes,
     text_hint,
+    written_like_numbers,
 )
 from dpgm.data.items import flat_column, is_list
 from dpgm.data.number_fields import DISCOVER, MAX_DECIMALS, SECONDS, Unit
@@ -86,6 +91,8 @@ class Drafted:
         orders: rules about the order of dates that every row meets.
         follows: pairs of dates of which the first comes soon after the second.
         hints: columns that other options may read better, and which options.
+        gaps: usual spellings of a missing value, which the draft states as its `missing_texts`; the columns in which
+            they are one, and those in which they seem to be values.
     """
 
     domain: Domain
@@ -94,6 +101,7 @@ class Drafted:
     orders: tuple[str, ...] = ()
     follows: tuple[tuple[str, str], ...] = ()
     hints: tuple[tuple[str, str], ...] = ()
+    gaps: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = ()
 
 
 def draft_table(
@@ -108,6 +116,8 @@ def draft_table(
     for chunk in columns.chunks:
         for name, column in seen.items():
             column.update(flat_column(chunk.table, name), chunk.place)
+    for column in seen.values():
+        column.settle()
     fields: list[Field | Unread] = []
     left_out, confirm = [], []
     for name, column in seen.items():
@@ -129,9 +139,17 @@ def draft_table(
             f"{columns.file}: no column is left to model ({left_out[0][0]!r}: {left_out[0][1]}); say what a column is"
             " with --kind COLUMN=KIND."
         )
-    domain = Domain(tuple(fields))  # type: ignore[arg-type]
+    names = [field.name for field in fields if not isinstance(field, (Identifier, Ignored))]
+    texts = sorted({text for name in names for text in seen[name].gaps})
+    domain = Domain(tuple(fields), missing_texts=tuple(texts))  # type: ignore[arg-type]
     orders, follows = _date_orders(domain, seen)
-    hints = ((name, column.hint()) for name, column in seen.items() if name not in (*stated, options.person))
+    whole = [field.name for field in domain.fields if isinstance(field, Numeric) and field.integer]
+    shared = survey_codes({name: seen[name].numbers for name in whole if seen[name].is_number})
+    hints = (
+        (name, column.hint(shared.get(name, ())))
+        for name, column in seen.items()
+        if name not in (*stated, options.person)
+    )
     return Drafted(
         domain,
         tuple(left_out),
@@ -139,7 +157,16 @@ def draft_table(
         orders,
         follows,
         hints=tuple((name, hint) for name, hint in hints if hint is not None),
+        gaps=tuple((text, *_columns_with(text, names, seen)) for text in texts),
     )
+
+
+def _columns_with(
+    text: str, names: Sequence[str], seen: Mapping[str, "_Column"]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns in which a spelling of a missing value is a gap, and those in which it is a value."""
+    gaps = tuple(name for name in names if text in seen[name].gaps)
+    return gaps, tuple(name for name in names if text in seen[name].values)
 
 
 def _stated_kinds(columns: Columns, drop: Sequence[str], kinds: Mapping[str, str]) -> dict[str, str]:
@@ -196,6 +223,8 @@ class _Column:
         self._unsupported = ""  # why the column cannot be modelled
         self.is_list = self.is_boolean = self.is_fraction = False  # by the type of the column
         self.values: set[str] = set()
+        self._spellings: Counter[str] = Counter()  # usual ones of a missing value, and their rows: gaps, or values
+        self.gaps: frozenset[str] = frozenset()  # those of them that are gaps
         self._sample: set[str] = set()  # of the values, chosen by hash, to estimate how many there are
         self.temporal: str | None = None
         self.patterns: list[str | None] = [*ISO_PATTERNS, None, *DATE_PATTERNS]  # in which all values can be read
@@ -229,6 +258,10 @@ class _Column:
         tokens = pa.array(self._missing_texts, type=pa.string())
         present = texts.filter(pc.invert(pc.or_(texts.is_null(), pc.is_in(texts, value_set=tokens))))
         self.missing += len(texts) - len(present)
+        spelt = missing_spellings(present)
+        for one in present.filter(spelt).value_counts().to_pylist():
+            self._spellings[one["values"]] += one["counts"]
+        present = present.filter(pc.invert(spelt))
         if not len(present):
             return
         found = present.unique().to_pylist()
@@ -246,7 +279,7 @@ class _Column:
 
     def _update_numbers(self, column: Any, place: Any) -> None:
         try:
-            numbers, missing = floats(self._plain_numbers(column), place, self._missing_texts)
+            numbers, missing = floats(self._plain_numbers(column), place, (*self._missing_texts, *self._spellings))
         except InputError:
             self.is_number = False
             return
@@ -257,7 +290,8 @@ class _Column:
         if self._style.is_plain or not pa.types.is_string(texts.type):
             return texts
         try:
-            return plain_texts(texts, self._style, self._missing_texts, lambda row: "")
+            missing = (*self._missing_texts, *self._spellings)
+            return plain_texts(texts, self._style, missing, lambda row: "")
         except InputError:
             self.is_number = False
             return texts
@@ -302,10 +336,23 @@ class _Column:
         several = _FEW_DISTINCT * self.rows < self._distinct < _NEARLY_UNIQUE * (self.rows - self.missing)
         return several and self.rows >= _MIN_ROWS
 
-    def hint(self) -> str | None:
-        """Options that may read the column better."""
+    def settle(self) -> None:
+        """Once all rows were seen: decide which spellings of a missing value are gaps here, and which are values."""
+        is_truth = any({value.lower() for value in self.values} <= words for words in _BOOLEANS)
+        is_read = bool(self.values) and (self.is_number or bool(self.patterns) or is_truth)
+        all_gaps = is_read or written_like_numbers(self.values)
+        self.gaps = frozenset(self._spellings if all_gaps else never_values(self._spellings))
+        self.missing += sum(self._spellings[text] for text in self.gaps)
+        values = set(self._spellings) - self.gaps
+        if values:
+            self.values |= values
+            self._sample |= values
+            self.is_number, self.patterns = False, []
+
+    def hint(self, shared_codes: Sequence[float] = ()) -> str | None:
+        """Options that may read the column better; `shared_codes` are usual codes that most columns hold."""
         if self.is_number and not self.is_code:
-            hint = code_hint(self.numbers)
+            hint = code_hint(self.numbers, shared_codes)
             if hint is None and self.is_whole and names_persons(self.name) and self._repeats:
                 return (
                     f"if it identifies persons with several rows each, say --person '{self.name}' {_PERSON_OPTIONS}"
@@ -336,7 +383,7 @@ class _Column:
         self._patterns_used.add(pattern)
         self.one_pattern = self.one_pattern and len(self._patterns_used) == 1
         try:
-            seconds, missing = seconds_of(column, place, self._missing_texts, pattern)
+            seconds, missing = seconds_of(column, place, (*self._missing_texts, *self._spellings), pattern)
         except InputError:
             self.one_pattern = False
             return no_dates

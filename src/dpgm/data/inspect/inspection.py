@@ -7,6 +7,7 @@ because they release nothing. A fit may not: it uses what is stated (see `dpgm.d
 
 import json
 import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
@@ -37,6 +38,7 @@ _FIRST_ROWS = 2000
 # is a table, perhaps with damaged rows.
 _TABLE_WIDTH, _TABLE_ROWS = 3, 0.95
 _MAX_LISTED = 40  # fields in the printed inspection
+_NAMED = 5  # columns in a line
 _TITLE_LINES = 20  # at the top, searched for a title
 _ITEMS_NOTE = (
     "curator only: derived from the data; remove anything that is not public knowledge\n"
@@ -112,16 +114,47 @@ class Inspection(Drafted):
         def section(title: str, lines: Sequence[str]) -> list[str]:
             return [title, *(f"  {line}" for line in lines)] if lines else []
 
+        hinted: dict[str, list[str]] = {}
+        for name, hint in self.hints:
+            hinted.setdefault(hint, []).append(name)
         return [
             f"fields     {len(self.domain.fields)} to be modelled, {len(self.left_out)} left out",
             *([_ROWS] if self.source.unit == "row" else []),
             *section(_CONFIRM, [f"[ ] {line}" for line in self.confirm]),
             *section(_LEFT_OUT, [f"{name}: {why}" for name, why in self.left_out]),
-            *section("Perhaps not read as you mean:", [f"{name}: {hint}" for name, hint in self.hints]),
+            *section(self._gaps_title(), self._gap_lines()),
+            *section(
+                "Perhaps not read as you mean:", [f"{_listed(names)}: {hint}" for hint, names in hinted.items()]
+            ),
             *section(_ORDERS, [f"[ ] {rule}" for rule in self.orders]),
             *(f"  {_suggest_after(first, last)}" for last, first in self.follows),
             "The draft holds no value of any person: ranges, bins and categories are found privately by the fit.",
         ]
+
+    def _gaps_title(self) -> str:
+        options = " ".join(f"--missing {shlex.quote(text)}" for text, *_ in self.gaps)
+        return f"Read as missing (`missing_texts` in the draft; the same as {options}):"
+
+    def _gap_lines(self) -> list[str]:
+        """One line for all spellings of a missing value that occur in the same columns."""
+        spellings: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
+        for text, gaps, values in self.gaps:
+            spellings.setdefault((gaps, values), []).append(repr(text))
+        return [
+            f"[ ] {', '.join(texts)} in {_listed(gaps)}"
+            + (f"; seems to be a value in {_listed(values)}, and is missing there as well" if values else "")
+            for (gaps, values), texts in spellings.items()
+        ]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first names, and how many more there are.
+
+    >>> _listed(["Q1", "Q2"]), _listed([f"Q{at}" for at in range(60)])
+    ('Q1, Q2', 'Q0, Q1, Q2, Q3, Q4 and 55 more columns')
+    """
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more column{'s' * (more > 1)}" if more > 0 else "")
 
 
 def _suggest_after(first: str, last: str) -> str:
