@@ -178,6 +178,7 @@ UNNAMED = {
     "R write.csv": '"","age","sex"\n"1",31,"f"\n"2",45,"m"\n"3",62,"m"\n',
     "R write.table": '"age","sex"\n"1",31,"f"\n"2",45,"m"\n"3",62,"m"\n',
     "R write.csv2": '"";"age";"sex"\n"1";31;"f"\n"2";45;"m"\n"3";62;"m"\n',
+    "R write.table with spaces": '"age" "sex"\n"1" 31 "f"\n"2" 45 "m"\n"3" 62 "m"\n',
     "row names": ",age,sex\nMazda RX4,31,f\nFiat 128,45,m\nVolvo 142E,62,m\n",
 }
 INDEXED = Domain((Identifier("(index)"), *AGES.fields))
@@ -256,3 +257,38 @@ def test_an_index_that_pandas_has_named_is_left_out(tmp_path):
         domain = read_frame(table, discover=True).records.domain
     assert [field.name for field in domain.fields] == ["age"]
     assert [field.name for field in Domain.draft(table.sample(frac=1, random_state=0)).fields] == ["age"]
+
+
+def test_a_first_line_of_another_width_than_the_table_is_no_basket(tmp_path):
+    """scikit-learn's files begin with numbers of rows and columns: they were drafted as item sets."""
+    rows = "".join(f"{at},{at % 7},{at / 4},1\n" for at in range(30))
+    for first in ("30,4,yes", "30,4"):  # the first as wide as a header that does not name the index
+        file = write_file(tmp_path / "t.csv", f"\n{first}\n{rows}")
+        cells = first.count(",") + 1
+        advice = rf"line 2 has {cells} cells and every other row 4; .*`skip_lines=2`.*`header=False`"
+        with pytest.raises(InputError, match=advice):
+            inspect_file(file)
+    assert inspect_file(file, skip_lines=2, header=False).records == 30
+    assert inspect_file(file, shape="basket").records == 32  # a blank line is an empty basket
+
+
+def test_texts_with_spaces_are_one_column(tmp_path):
+    names = "".join(f"{first} {last}\n" for first in ("Ann", "Bob", "Cy") for last in ("Lee", "Fox", "Day", "May"))
+    assert len(inspect_file(write_file(tmp_path / "t.csv", "full name\n" + names * 3)).domain.columns) == 1
+
+
+def test_columns_that_are_left_out_count_in_a_file_without_a_header(tmp_path):
+    """The draft of a file without a header could not be used if it left a column out."""
+    from openpyxl import Workbook
+
+    rows = [(at + 1000, at % 7, at % 3 + 0.25) for at in range(30)]
+    text = write_file(tmp_path / "t.csv", "".join(f"{','.join(map(str, row))}\n" for row in rows))
+    book = Workbook()
+    for row in rows:
+        book.active.append(row)
+    book.save(tmp_path / "t.xlsx")
+    for file in (text, tmp_path / "t.xlsx"):
+        seen = inspect_file(file, header=False, draft_domain=tmp_path / "d.yaml", force=True)
+        assert [column.kind for column in seen.domain.columns] == ["identifier", "numeric", "numeric"]
+        read = read_records(file, header=False, domain=tmp_path / "d.yaml")
+        assert read.columns[1].ticks[:3].tolist() == [25, 125, 225]

@@ -21,7 +21,7 @@ from dpgm.data.inspect.drafting import Drafted, draft_table
 from dpgm.data.items import flat_column, plain_name
 from dpgm.data.number_fields import DISCOVER
 from dpgm.data.read.columns import Columns, is_binary
-from dpgm.data.read.delimited import SEPARATORS, distinct_names, has_content, split_cells
+from dpgm.data.read.delimited import SEPARATORS, SPACE, distinct_names, has_content, is_number, split_cells
 from dpgm.data.read.frames import checked_frame, column_names, frame_columns, is_frame
 from dpgm.data.read.json_lines import json_rows
 from dpgm.data.read.lines import TextBlock, first_block
@@ -36,7 +36,7 @@ from dpgm.errors import InputError, UsageError
 _FIRST_ROWS = 2000
 # Baskets of three or more items hardly ever have equal lengths: if this share of rows is as wide as the first, the file
 # is a table, perhaps with damaged rows.
-_TABLE_WIDTH, _TABLE_ROWS = 3, 0.95
+_TABLE_WIDTH, _TABLE_ROWS, _MIN_TABLE_ROWS = 3, 0.95, 20
 _MAX_LISTED = 40  # fields in the printed inspection
 _NAMED = 5  # columns in a line
 _TITLE_LINES = 20  # at the top, searched for a title
@@ -359,7 +359,9 @@ def _guess_delimited(source: Input, options: ReadOptions, default: str) -> Guess
         _refuse_title(source, block, options, default)
     if not rows or options.shape == "basket":
         return Guess(options)
-    separator = options.separator or _frequent_separator(rows[0], default)
+    separator = options.separator or (
+        SPACE if _has_spaces_between(rows, default) else _frequent_separator(rows[0], default)
+    )
     if not options.named_columns:  # else the reader finds the separator with which the header contains them
         options = replace(options, separator=separator)
     try:
@@ -376,6 +378,8 @@ def _guess_delimited(source: Input, options: ReadOptions, default: str) -> Guess
         names = distinct_names(["", *(plain_name(cell.strip()) for cell in head[0])])
         return Guess(replace(options, shape="wide", header=True), table=True, names=names)
     if options.shape is None and not binary and not options.header and not _have_equal_widths(head):
+        first = next(at for at, row in enumerate(block.rows()) if has_content(row, options.comment))
+        _refuse_odd_first_row(source, head, block.line_of(first))
         return Guess(replace(options, shape="basket"))
     if options.shape is None and options.header is not False and _is_list_column(head):
         return Guess(replace(options, shape="basket", header=True, item=head[0][0].strip()))
@@ -420,12 +424,32 @@ def _names_columns(row: list[str]) -> bool:
 
 def _lacks_index_name(rows: list[list[str]]) -> bool:
     """Whether every row has one cell more than the first: R's write.table gives the row names no name."""
+    widths, width = {len(row) for row in rows[1:]}, len(rows[0]) + 1
+    named = not any(is_number(cell.strip()) for cell in rows[0])
+    return named and widths == {width} and width >= _TABLE_WIDTH and len({row[0] for row in rows}) == len(rows)
+
+
+def _has_spaces_between(rows: list[bytes], default: str) -> bool:
+    """Whether there are spaces between the cells of every row, as R's write.table has them, and no other separator."""
+    if default == "\t" or any(mark.encode() in row for row in rows for mark in SEPARATORS):
+        return False
+    try:
+        cells = [split_cells(row, SPACE) for row in rows]
+    except Exception:  # reported by the reader, with the line
+        return False
+    widths = {len(row) for row in cells[1:]}
+    return (widths == {len(cells[0])} and len(cells[0]) >= _TABLE_WIDTH) or _lacks_index_name(cells)
+
+
+def _refuse_odd_first_row(source: Input, rows: list[list[str]], line: int) -> None:
+    """Refuse a first row of another width than all others, which are those of a table."""
     widths = {len(row) for row in rows[1:]}
-    return (
-        widths == {len(rows[0]) + 1}
-        and len(rows[0]) + 1 >= _TABLE_WIDTH
-        and len({row[0] for row in rows}) == len(rows)
-    )
+    if len(rows) > _MIN_TABLE_ROWS and len(widths) == 1 and (width := widths.pop()) >= _TABLE_WIDTH:
+        raise InputError(
+            f"{source}: line {line} has {len(rows[0])} cells and every other row {width}; if it names columns, give it"
+            f" a name for each, else leave it out with `skip_lines={line}` and say `header=False` if a record follows;"
+            " for lists of items say `shape='basket'`."
+        )
 
 
 def _binary(rows: list[list[str]]) -> bool:

@@ -23,6 +23,7 @@ from dpgm.data.values import Place
 from dpgm.errors import InputError, UsageError
 
 SEPARATORS = (",", ";", "\t", "|")
+SPACE = " "  # as R's write.table has it: only where the header then has all names of the domain
 _MAX_COLUMNS = 100_000
 _ROWS_AT_ONCE = 1000  # in the search for the first row
 _QUOTE_IN_CELL = "there is a quotation mark within a cell; put the whole cell in quotes and double the mark."
@@ -119,15 +120,16 @@ def _separator(first: bytes, options: ReadOptions, default: str) -> tuple[str, b
         return set(options.named_columns) <= set(_header_names(cells(separator), options, table=True))
 
     candidates = (default, *(one for one in SEPARATORS if one != default))
+    with_space = (*candidates, SPACE)
     if options.separator is not None:
-        candidates = (options.separator,)
+        candidates = with_space = (options.separator,)
     if options.header is False or (options.header is None and not options.named_columns):
         return candidates[0], options.header, True
     most_cells = max(candidates, key=lambda separator: len(cells(separator)))
     if not options.named_columns:
         return most_cells, True, True
     # A line that lacks a name is refused later, with a message that names the column.
-    matching = next((separator for separator in candidates if has_all_names(separator)), None)
+    matching = next((separator for separator in with_space if has_all_names(separator)), None)
     return matching or most_cells, True, matching is not None or options.header is True
 
 
@@ -135,7 +137,7 @@ def _is_header(cells: list[str], options: ReadOptions, place: str) -> bool:
     """Whether the first line of 0/1 columns names them; refuses a line that could be a record as well."""
     field = options.item_set
     stripped = [cell.strip() for cell in cells]
-    numbers = [bool(_NUMBER.fullmatch(cell)) or cell.lower() in ("true", "false") for cell in stripped]
+    numbers = [is_number(cell) or cell.lower() in ("true", "false") for cell in stripped]
     binary = {cell.lower() for cell in stripped} <= _BINARY
     may_be_record = binary if options.threshold is None else all(numbers)
     if field is not None:
@@ -151,10 +153,15 @@ def _is_header(cells: list[str], options: ReadOptions, place: str) -> bool:
     if unclear:
         _refuse_title(stripped, place)
         raise UsageError(
-            f"{place} may be a record, and a header would be published; say `header=False` if it is a record, or"
-            " `header=True` if it names the columns."
+            f"{place} may be a record, and a header would be published; say `header=False` if it is a record,"
+            " `header=True` if it names the columns, or leave it out with `skip_lines` if it is neither."
         )
     return header
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell of a first line is a number, however it is written."""
+    return bool(_NUMBER.fullmatch(cell))
 
 
 def distinct_names(names: Sequence[str]) -> tuple[str, ...]:
@@ -215,13 +222,13 @@ def _names(cells: list[str], header: bool, options: ReadOptions, place: str, *, 
             return tuple(cells)  # items may have white space around them
         return _header_names(cells, options, table=table)
     if options.table_domain is not None:
-        fields = options.table_domain.fields
-        if len(fields) != count:
+        columns = options.table_domain.columns
+        if len(columns) != count:
             raise InputError(
-                f"{place}: has {count} cells, but the domain has {len(fields)} fields and the file no header;"
+                f"{place}: has {count} cells, but the domain has {len(columns)} fields and the file no header;"
                 " correct the domain, or name the columns in a header."
             )
-        return tuple(field.name for field in fields)
+        return tuple(column.name for column in columns)
     if field is not None and field.width == count:
         return tuple(str(label) for label in field.items)
     return tuple(str(at) for at in range(count))

@@ -38,8 +38,8 @@ def excel_columns(source: Input, options: ReadOptions, *, draft: bool) -> Column
     domain = options.table_domain
     if options.header is False:
         names = tuple(str(at) for at in range(len(first)))
-        if domain is not None and len(domain.fields) >= len(first):  # the last cells of the row may be empty
-            names = tuple(field.name for field in domain.fields)
+        if domain is not None and len(domain.columns) >= len(first):  # the last cells of the row may be empty
+            names = tuple(column.name for column in domain.columns)
         return Columns(str(source), names, (), _chunks(source, names, options.skip_lines))
     names = tuple(plain_name((text or "").strip()) for text in first)
     if draft or domain is not None:
