@@ -47,7 +47,8 @@ from dpgm.data.inspect.hints import (
     written_like_numbers,
 )
 from dpgm.data.items import flat_column, is_list
-from dpgm.data.number_fields import DISCOVER, MAX_DECIMALS, SECONDS, Unit
+from dpgm.data.number_fields import DISCOVER, LARGEST_TICK, SECONDS, Unit
+from dpgm.data.number_grids import MOST_PLACES
 from dpgm.data.read.columns import Columns
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.values import (
@@ -275,7 +276,7 @@ class _Column:
             present = self._plain_numbers(present)
             places = pc.utf8_length(pc.replace_substring_regex(present, r"^[^.]*\.?", ""))
             exponents = bool(pc.any(pc.match_substring_regex(present, "[eE]")).as_py())
-            self.decimals = max(self.decimals, MAX_DECIMALS + 1 if exponents else pc.max(places).as_py())
+            self.decimals = max(self.decimals, MOST_PLACES + 1 if exponents else pc.max(places).as_py())
 
     def _update_numbers(self, column: Any, place: Any) -> None:
         try:
@@ -429,7 +430,7 @@ class _Column:
             if self.written_as_whole:
                 return "integer", f"whole numbers{constant}; their range is found privately"
             places = f" with {self.decimals} place{'s' if self.decimals != 1 else ''}"
-            places = places if self.decimals <= MAX_DECIMALS else ""
+            places = places if self._has_step else ""
             return "number", f"numbers{places}{constant}; their range is found privately"
         if self.patterns:
             # Days are dates even if written with a time: spreadsheets write 00:00 after a date.
@@ -444,6 +445,14 @@ class _Column:
         return "categorical", f"categories{constant}; values that many people have are found privately"
 
     @property
+    def _has_step(self) -> bool:
+        """Whether the numbers have so few decimal places, by the rule of discovery, and digits that steps are exact."""
+        return (
+            self.decimals <= MOST_PLACES
+            and np.abs(self.numbers).max(initial=0) * 10.0**self.decimals <= LARGEST_TICK
+        )
+
+    @property
     def _pattern(self) -> str | None:
         """The pattern in which texts are dates; None for ISO, and for columns whose type is a date."""
         return self.patterns[0] if self.patterns and self.temporal is None else None
@@ -456,7 +465,7 @@ class _Column:
     def field(self, kind: str) -> Field | Unread:
         """A field of this kind for the column, everything else left open."""
         if kind in ("number", "integer"):
-            has_decimals = 0 < self.decimals <= MAX_DECIMALS and (kind == "number" or not self.written_as_whole)
+            has_decimals = self._has_step and self.decimals > 0 and (kind == "number" or not self.written_as_whole)
             decimals = self.decimals if has_decimals else None
             return Numeric(self.name, DISCOVER, DISCOVER, integer=kind == "integer", decimals=decimals)
         if kind == "date":
