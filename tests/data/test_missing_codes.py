@@ -159,6 +159,18 @@ def test_missing_texts_of_a_domain_are_those_of_the_options(tmp_path):
     assert domain_from_plain(domain_to_plain(stated)).missing_texts == ("k.A.", "-")
 
 
+def test_the_draft_of_a_frame_states_missing_texts_too():
+    import pandas
+
+    frame = pandas.DataFrame({"age": ["31", "n/a", "45", "-"] * 20, "sex": ["f", "m", "NA", "f"] * 20})
+    draft = Domain.draft(frame)
+    assert draft.field("age") == Numeric("age", "discover", "discover", integer=True)
+    assert draft.missing_texts == ("-", "NA", "n/a")
+    ages, sexes = as_records(frame, domain=draft).columns
+    assert np.array_equal(ages.ticks[:4], [31, np.nan, 45, np.nan], equal_nan=True)
+    assert sexes.codes[:4].tolist() == [0, 1, -1, 0]
+
+
 @pytest.mark.parametrize("texts", ["NA", [1], [""], [None]])
 def test_missing_texts_that_are_no_texts_are_refused(texts):
     plain = {"fields": [{"name": "ill", "kind": "boolean"}], "missing_texts": texts}
