@@ -115,6 +115,7 @@ def through_all_steps(path: Path, work: Path, options: Sequence[str] = ()) -> tu
             "--quiet",
             "--json",
             str(work / "e.json"),
+            *options,
         ],
     }
     outcomes = dict.fromkeys(STEPS, "")

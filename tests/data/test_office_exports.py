@@ -292,3 +292,11 @@ def test_columns_that_are_left_out_count_in_a_file_without_a_header(tmp_path):
         assert [column.kind for column in seen.domain.columns] == ["identifier", "numeric", "numeric"]
         read = read_records(file, header=False, domain=tmp_path / "d.yaml")
         assert read.columns[1].ticks[:3].tolist() == [25, 125, 225]
+
+
+def test_footnotes_below_a_table_are_named_and_make_no_baskets(tmp_path):
+    """Four footnotes below 60 rows made the file one of baskets, with a message about items that hold a comma."""
+    rows = "".join(f"{at % 7},{at / 4},x\n" for at in range(60))
+    file = write_file(tmp_path / "t.csv", "age,bill,sex\n" + rows + "Source: us\n" * 4)
+    with pytest.raises(InputError, match="line 62: has 1 cells where 3 are expected; correct the row"):
+        inspect_file(file)

@@ -36,7 +36,7 @@ from dpgm.errors import InputError, UsageError
 _FIRST_ROWS = 2000
 # Baskets of three or more items hardly ever have equal lengths: if this share of rows is as wide as the first, the file
 # is a table, perhaps with damaged rows.
-_TABLE_WIDTH, _TABLE_ROWS, _MIN_TABLE_ROWS = 3, 0.95, 20
+_TABLE_WIDTH, _TABLE_ROWS, _MIN_TABLE_ROWS = 3, 0.9, 20
 _MAX_LISTED = 40  # fields in the printed inspection
 _NAMED = 5  # columns in a line
 _TITLE_LINES = 20  # at the top, searched for a title
