@@ -199,12 +199,12 @@ def test_a_first_column_without_a_name_is_the_index(tmp_path, written):
     assert len(read_records(file, domain=tmp_path / "d.yaml")) == 3
 
 
-def test_an_index_that_repeats_is_a_column_like_others_in_the_draft(tmp_path):
+def test_an_index_is_left_out_unless_the_curator_says_otherwise(tmp_path):
     rows = "".join(f"{'ab'[at % 2]},{30 + at % 7}\n" for at in range(40))
     seen = inspect_file(write_file(tmp_path / "t.csv", ",age\n" + rows))
-    assert seen.domain.field("(index)").kind == "categorical"
-    seen = inspect_file(tmp_path / "t.csv", kinds={"(index)": "ignored"})
     assert [field.name for field in seen.domain.fields] == ["age"]
+    seen = inspect_file(tmp_path / "t.csv", kinds={"(index)": "categorical"})
+    assert seen.domain.field("(index)").kind == "categorical"
 
 
 @pytest.mark.parametrize("first", ["0,31,f", ",31,f", '"(index)",31,f', "31,f"])
