@@ -40,7 +40,7 @@ import dpgm.data.read.frames
 import dpgm.data.read.json_lines
 import dpgm.data.read.lines
 import dpgm.data.read.parquet
-from dpgm.data.domain import Boolean, Categorical, Date, DateTime, Domain, Image, ItemSet, Numeric
+from dpgm.data.domain import Boolean, Categorical, Date, DateTime, Domain, Identifier, Image, ItemSet, Numeric
 from dpgm.data.open_records import NumberColumn, OpenRecords, SetColumn
 from dpgm.data.read.frames import read_frame
 from dpgm.data.read.readers import read_records
@@ -690,6 +690,15 @@ def _written_cases() -> Iterator[Case]:
 
     def plain(rng: random.Random) -> list[str]:
         return [rng.choice(["a", "é", "01", "5", "x y", "q,q"]) for _ in range(rng.randrange(4))]
+
+    def indexed_line(rng: random.Random) -> str:
+        return f"{rng.choice(['0', '17', '', 'a', '(index)'])},{table_line(rng)}"
+
+    indexed = table | {"domain": Domain((Identifier("(index)"), *FLAT.fields))}
+    yield Case("table.csv index without a name", indexed_line, below_header(",kind,code,size"), indexed, ".csv")
+    yield Case(
+        "table.csv index left out of the header", indexed_line, below_header("kind,code,size"), indexed, ".csv"
+    )
 
     for encoding in ("utf-16", "utf-16-be", "cp1252"):
         write = delimited(",", blank=True, end="\r\n", encoding=encoding)

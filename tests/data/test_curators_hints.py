@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from dpgm.data.domain import Domain
 from dpgm.data.inspect.inspection import inspect_file
+from dpgm.data.read.readers import read_records
 
 RNG = np.random.default_rng(0)
 
@@ -70,3 +72,17 @@ def test_numbers_that_tell_persons_apart_are_asked_about(tmp_path):
 def test_options_with_blanks_are_quoted(tmp_path):
     cells = [";".join(RNG.choice(["email", "phone", "post"], 2, replace=False)) for _ in range(80)]
     assert "--kind 'Q3 channels=items'" in column(tmp_path, cells, name="Q3 channels")[1]
+
+
+def test_numbers_with_more_digits_than_steps_can_hold_are_drafted_without_steps(tmp_path):
+    """Twelve decimal places were drafted, and numbers above 4,503 became 4503.599627370496."""
+    for values, decimals in (
+        ([f"{at + 4000}.{at:06}" for at in range(80)], 6),
+        ([f"{at + 4000}.123456{at:06}" for at in range(80)], None),
+        ([f"{10**10 + at}.{at:06}" for at in range(80)], None),
+    ):
+        field, _ = column(tmp_path, values)
+        assert (field.kind, field.decimals) == ("numeric", decimals)
+        read = read_records(tmp_path / "t.csv", domain=Domain((field,)))
+        ticks = read.columns[0].ticks / 10 ** (decimals or 0)
+        assert np.array_equal(ticks, np.array(values, dtype=float))

@@ -6,6 +6,7 @@ import pytest
 from dpgm.data.domain import Categorical, Domain, Identifier, Ignored, Numeric
 from dpgm.data.inspect.inspection import inspect_file
 from dpgm.data.read.delimited import distinct_names
+from dpgm.data.read.frames import read_frame
 from dpgm.data.read.readers import read_records
 from dpgm.errors import InputError, UsageError
 from reading_data import write_file
@@ -168,3 +169,134 @@ def test_numbers_that_need_options_are_no_identifiers(tmp_path):
     assert [name for name, _ in seen.hints] == ["profit", "amount", "lasted"]
     seen = inspect_file(tmp_path / "odd.csv", decimal=",", strip_from_numbers=["€"])
     assert {one.name: one.kind for one in seen.domain.columns}["key"] == "identifier"
+
+
+# -- a first column without a name, as pandas and R write their row numbers ------------------------------------------
+
+UNNAMED = {
+    "pandas to_csv": ",age,sex\n0,31,f\n1,45,m\n2,62,m\n",
+    "R write.csv": '"","age","sex"\n"1",31,"f"\n"2",45,"m"\n"3",62,"m"\n',
+    "R write.table": '"age","sex"\n"1",31,"f"\n"2",45,"m"\n"3",62,"m"\n',
+    "R write.csv2": '"";"age";"sex"\n"1";31;"f"\n"2";45;"m"\n"3";62;"m"\n',
+    "R write.table with spaces": '"age" "sex"\n"1" 31 "f"\n"2" 45 "m"\n"3" 62 "m"\n',
+    "row names": ",age,sex\nMazda RX4,31,f\nFiat 128,45,m\nVolvo 142E,62,m\n",
+}
+INDEXED = Domain((Identifier("(index)"), *AGES.fields))
+
+
+@pytest.mark.parametrize("written", UNNAMED)
+def test_a_first_column_without_a_name_is_the_index(tmp_path, written):
+    """Every such file was refused, with the advice to skip its header."""
+    file = write_file(tmp_path / "t.csv", UNNAMED[written])
+    seen = inspect_file(file, draft_domain=tmp_path / "d.yaml")
+    assert [(column.name, column.kind) for column in seen.domain.columns] == [
+        ("(index)", "identifier"),
+        ("age", "numeric"),
+        ("sex", "categorical"),
+    ]
+    assert (seen.records, seen.source.shape, seen.left_out[0][0]) == (3, "wide", "(index)")
+    assert ages(read_records(file, domain=INDEXED)) == ROWS
+    assert len(read_records(file, domain=tmp_path / "d.yaml")) == 3
+
+
+def test_an_index_is_left_out_unless_the_curator_says_otherwise(tmp_path):
+    rows = "".join(f"{'ab'[at % 2]},{30 + at % 7}\n" for at in range(40))
+    seen = inspect_file(write_file(tmp_path / "t.csv", ",age\n" + rows))
+    assert [field.name for field in seen.domain.fields] == ["age"]
+    seen = inspect_file(tmp_path / "t.csv", kinds={"(index)": "categorical"})
+    assert seen.domain.field("(index)").kind == "categorical"
+
+
+@pytest.mark.parametrize("first", ["0,31,f", ",31,f", '"(index)",31,f', "31,f"])
+def test_the_header_and_the_domain_alone_say_that_there_is_an_index(tmp_path, first):
+    """Whatever the first row holds, the columns have the same names."""
+    whole = first.count(",") == 2
+    named = write_file(tmp_path / "named.csv", f",age,sex\n{first}\n1,45,m\n")
+    short = write_file(tmp_path / "short.csv", f"age,sex\n{first}\n1,45,m\n")
+    for file in (named, short):
+        if whole:
+            assert ages(read_records(file, domain=INDEXED)) == ROWS[:2]
+        else:
+            with pytest.raises(InputError, match=r"line 2: has 2 cells where 3 are expected.*\(index\) out of the"):
+                read_records(file, domain=INDEXED)
+    with pytest.raises(InputError, match=r"line \d: has 3 cells where 2 are expected.*name that column \(index\)"):
+        read_records(short, domain=AGES)
+
+
+def test_columns_of_zeros_and_ones_beside_an_index_are_items(tmp_path):
+    rows = "".join(f"{at},{at % 2},{at // 3 % 2}\n" for at in range(30))
+    for header in (",bread,milk", "bread,milk"):
+        file = write_file(tmp_path / "t.csv", f"{header}\n{rows}")
+        seen = inspect_file(file)
+        if header[0] == ",":
+            assert seen.domain.item_set.items == ("bread", "milk")
+            read = read_records(file, shape="wide", assume_public_items=True)
+            assert (read.lengths == [at % 2 + at // 3 % 2 for at in range(30)]).all()
+        else:
+            assert [field.name for field in seen.domain.fields] == ["bread", "milk"]
+
+
+def test_sheets_may_have_an_index_without_a_name(tmp_path):
+    from openpyxl import Workbook
+
+    for names in (("age", "sex"), ("age",)):
+        book = Workbook()
+        for row in [(None, *names), *((at, *one[: len(names)]) for at, one in enumerate(ROWS))]:
+            book.active.append(row)
+        book.save(tmp_path / "t.xlsx")
+        seen = inspect_file(tmp_path / "t.xlsx", draft_domain=tmp_path / "d.yaml", force=True)
+        assert [column.name for column in seen.domain.columns] == ["(index)", *names]
+        assert len(read_records(tmp_path / "t.xlsx", domain=tmp_path / "d.yaml")) == 3
+
+
+def test_an_index_that_pandas_has_named_is_left_out(tmp_path):
+    import pandas
+
+    table = pandas.DataFrame({"Unnamed: 0": range(30), "age": [30, 40] * 15})
+    with pytest.warns(UserWarning, match="'Unnamed: 0': an identifier"):
+        domain = read_frame(table, discover=True).records.domain
+    assert [field.name for field in domain.fields] == ["age"]
+    assert [field.name for field in Domain.draft(table.sample(frac=1, random_state=0)).fields] == ["age"]
+
+
+def test_a_first_line_of_another_width_than_the_table_is_no_basket(tmp_path):
+    """scikit-learn's files begin with numbers of rows and columns: they were drafted as item sets."""
+    rows = "".join(f"{at},{at % 7},{at / 4},1\n" for at in range(30))
+    for first in ("30,4,yes", "30,4"):  # the first as wide as a header that does not name the index
+        file = write_file(tmp_path / "t.csv", f"\n{first}\n{rows}")
+        cells = first.count(",") + 1
+        advice = rf"line 2 has {cells} cells and every other row 4; .*`skip_lines=2`.*`header=False`"
+        with pytest.raises(InputError, match=advice):
+            inspect_file(file)
+    assert inspect_file(file, skip_lines=2, header=False).records == 30
+    assert inspect_file(file, shape="basket").records == 32  # a blank line is an empty basket
+
+
+def test_texts_with_spaces_are_one_column(tmp_path):
+    names = "".join(f"{first} {last}\n" for first in ("Ann", "Bob", "Cy") for last in ("Lee", "Fox", "Day", "May"))
+    assert len(inspect_file(write_file(tmp_path / "t.csv", "full name\n" + names * 3)).domain.columns) == 1
+
+
+def test_columns_that_are_left_out_count_in_a_file_without_a_header(tmp_path):
+    """The draft of a file without a header could not be used if it left a column out."""
+    from openpyxl import Workbook
+
+    rows = [(at + 1000, at % 7, at % 3 + 0.25) for at in range(30)]
+    text = write_file(tmp_path / "t.csv", "".join(f"{','.join(map(str, row))}\n" for row in rows))
+    book = Workbook()
+    for row in rows:
+        book.active.append(row)
+    book.save(tmp_path / "t.xlsx")
+    for file in (text, tmp_path / "t.xlsx"):
+        seen = inspect_file(file, header=False, draft_domain=tmp_path / "d.yaml", force=True)
+        assert [column.kind for column in seen.domain.columns] == ["identifier", "numeric", "numeric"]
+        read = read_records(file, header=False, domain=tmp_path / "d.yaml")
+        assert read.columns[1].ticks[:3].tolist() == [25, 125, 225]
+
+
+def test_footnotes_below_a_table_are_named_and_make_no_baskets(tmp_path):
+    """Four footnotes below 60 rows made the file one of baskets, with a message about items that hold a comma."""
+    rows = "".join(f"{at % 7},{at / 4},x\n" for at in range(60))
+    file = write_file(tmp_path / "t.csv", "age,bill,sex\n" + rows + "Source: us\n" * 4)
+    with pytest.raises(InputError, match="line 62: has 1 cells where 3 are expected; correct the row"):
+        inspect_file(file)

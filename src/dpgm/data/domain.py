@@ -78,7 +78,7 @@ class Domain:
     `origin` is where the domain comes from: `stated` by the curator, `judged` (kinds of columns inferred from the rows
     of a frame; the certificate says so), `drafted` from the data by `inspect`, values included, or `declared`: a draft
     that the curator declared public knowledge. A fit refuses a draft with values. `layout` is how a file of item sets
-    was laid out, so that samples can be written in the same way.
+    was laid out, so that samples can be written in the same way. `missing_texts` stand for a missing value in the data.
     """
 
     fields: tuple[Field, ...]
@@ -87,6 +87,7 @@ class Domain:
     constraints: tuple[Constraint, ...] = dataclasses.field(default=(), kw_only=True)
     origin: Origin = dataclasses.field(default="stated", kw_only=True, compare=False)
     layout: Layout | None = dataclasses.field(default=None, kw_only=True, compare=False)
+    missing_texts: tuple[str, ...] = dataclasses.field(default=(), kw_only=True, compare=False)
 
     def __post_init__(self) -> None:
         columns = self.columns
@@ -104,6 +105,12 @@ class Domain:
             raise UsageError(
                 f"the domain's label {self.label!r} is not one of its fields{near(self.label, by_name)}."
             )
+        texts = self.missing_texts
+        if isinstance(texts, str) or not all(isinstance(text, str) and text.strip() for text in texts):
+            raise UsageError(
+                "`missing_texts` of the domain must be a list of texts, such as ['NA', '-']; quote them."
+            )
+        object.__setattr__(self, "missing_texts", tuple(texts))
         if self.layout is not None and self.item_set is None:
             raise UsageError("`layout` needs a domain of one item set; leave it out.")
         for field in fields:

@@ -1,9 +1,11 @@
 """Domain files: a domain as YAML or JSON, with the name, kind and constructor arguments of every field.
 
     label: income            # optional: the field to predict
+    missing_texts: [NA, '-'] # optional: texts that stand for a missing value in the data
     fields:                  # docs/data.md has one of every kind
       - {name: age, kind: numeric, low: 17, high: 90, integer: true}
       - {name: income, kind: categorical, values: [low, high], missing: true}
+      - {names: Q1..Q60, kind: numeric, low: 1, high: 5, integer: true, specials: [98, 99]}   # sixty fields
       - {name: patient, kind: identifier}
     constraints:             # optional: public rules that every synthetic record meets
       - income = low if age < 18
@@ -15,8 +17,10 @@ Unknown keys, duplicate keys and YAML tags are refused.
 
 import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
+from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
@@ -38,13 +42,20 @@ _NO_VALUE = (
     "is no date or number, although it looks like one; correct it, or put it in quotation marks if it is a text."
 )
 _CLASSES: dict[str, type[Any]] = {cls.kind: cls for cls in (*get_args(Field), *get_args(Unread))}
+# Names such as Q1..Q60 or item01_a..item12_a: a number in otherwise equal names.
+_NUMBERED = re.compile(
+    r"(?P<head>.*?)(?P<first>[0-9]{1,6})(?P<tail>[^0-9]*)\.\.(?P=head)(?P<last>[0-9]{1,6})(?P=tail)"
+)
+_NUMBERED_NAME = re.compile(r"(?P<head>.*?)(?P<number>[0-9]{1,6})(?P<tail>[^0-9]*)")
+_MOST_NUMBERED = 100_000
+_FOLDED = 3  # from so many on, fields that differ in the number in their names alone are written as one
 _LAYOUT_KEYS = ("shape", "person", "item")
 # Required type of a key's value, and how a message words it; other keys are checked by the field classes.
 _TYPES: dict[str, tuple[Any, str]] = {
     "label": (str | None, "the name of a field"),
     "layout": (dict | None, "a mapping with the key 'shape'"),
     **dict.fromkeys((DRAFTED, "integer", "missing", "discover", "other"), (bool, "true or false")),
-    **dict.fromkeys(("fields", "constraints", "items", "values", "specials"), (list, "a list")),
+    **dict.fromkeys(("fields", "constraints", "items", "values", "specials", "missing_texts"), (list, "a list")),
     **dict.fromkeys(("atoms", "edges", "weights", "starts", "clock"), (list, "a list")),
 }
 
@@ -65,6 +76,8 @@ def domain_to_plain(domain: Domain) -> dict[str, Any]:
     plain: dict[str, Any] = {DRAFTED: True} if domain.origin in ("drafted", "declared") else {}
     if domain.label is not None:
         plain["label"] = domain.label
+    if domain.missing_texts:
+        plain["missing_texts"] = list(domain.missing_texts)
     plain["fields"] = [_field_to_plain(field) for field in domain.columns]
     if domain.constraints:
         plain["constraints"] = [constraint.source for constraint in domain.constraints]
@@ -107,8 +120,12 @@ def domain_from_plain(plain: object) -> Domain:
     """
     if not isinstance(plain, dict):
         raise UsageError("a domain must be a mapping with the key 'fields'.")
-    _check_keys(plain, ("fields",), ("label", "constraints", "layout", DRAFTED), "the domain")
-    columns: list[Any] = [_field_from_plain(field, at) for at, field in enumerate(plain["fields"], start=1)]
+    _check_keys(plain, ("fields",), ("label", "missing_texts", "constraints", "layout", DRAFTED), "the domain")
+    columns: list[Any] = [
+        _field_from_plain(field, at)
+        for at, listed in enumerate(plain["fields"], start=1)
+        for field in _each_name(listed, at)
+    ]
     layout = plain.get("layout")
     if layout is not None:
         _check_keys(layout, ("shape",), _LAYOUT_KEYS, "the layout of the domain")
@@ -116,6 +133,7 @@ def domain_from_plain(plain: object) -> Domain:
         tuple(columns),
         plain.get("label"),
         constraints=tuple(plain.get("constraints", ())),
+        missing_texts=tuple(plain.get("missing_texts", ())),
         origin="drafted" if plain.get(DRAFTED, False) else "stated",
         layout=None if layout is None else Layout(**layout),
     )
@@ -135,6 +153,59 @@ def _check_keys(plain: dict[Any, Any], required: tuple[str, ...], optional: tupl
         expected_type, rule = _TYPES.get(key, (object, ""))
         if not isinstance(value, expected_type):
             raise UsageError(f"{key!r} of {what} must be {rule}.")
+
+
+def _each_name(plain: object, at: int) -> list[Any]:
+    """A field for each of the `names` of a mapping, such as Q1..Q60; the mapping itself if it has one `name`."""
+    if not isinstance(plain, dict) or "names" not in plain:
+        return [plain]
+    if "name" in plain:
+        raise UsageError(f"field {at} of the domain has both 'name' and 'names'; keep one.")
+    names = plain["names"]
+    others = {key: value for key, value in plain.items() if key != "names"}
+    listed = [names] if isinstance(names, str) else names
+    if not isinstance(listed, list) or not listed or not all(isinstance(name, str) for name in listed):
+        raise UsageError(f"'names' of field {at} of the domain must be like Q1..Q60, or a list of names.")
+    return [{"name": name} | others for one in listed for name in _numbered_names(one, at)]
+
+
+def _numbered_names(text: str, at: int) -> list[str]:
+    """The names that a text such as Q1..Q60 stands for; any other text is one name.
+
+    >>> _numbered_names("Q08..Q11", 1), _numbered_names("age", 1)
+    (['Q08', 'Q09', 'Q10', 'Q11'], ['age'])
+    """
+    if ".." not in text:
+        return [text]
+    match = _NUMBERED.fullmatch(text)
+    count = 0 if match is None else int(match["last"]) - int(match["first"]) + 1
+    if match is None or not 1 <= count <= _MOST_NUMBERED:
+        raise UsageError(
+            f"'names' of field {at} of the domain must be like Q1..Q60 (two names that differ in a number, the smaller"
+            f" one first, {_MOST_NUMBERED:,} names at most); got {text[:60]!r}."
+        )
+    first, width = int(match["first"]), len(match["first"])
+    return [f"{match['head']}{number:0{width}}{match['tail']}" for number in range(first, first + count)]
+
+
+def _folded(listed: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Fields as a person would write them: those that differ in the number in their names alone as one, Q1..Q60."""
+
+    def family(numbered: tuple[int, dict[str, Any]]) -> object:
+        at, field = numbered
+        match = _NUMBERED_NAME.fullmatch(field["name"])
+        others = [(key, value) for key, value in field.items() if key != "name"]
+        if match is None or ".." in field["name"]:
+            return at
+        return match["head"], match["tail"], int(match["number"]) - at, repr(others)
+
+    for _, group in groupby(enumerate(listed), family):
+        fields = [field for _, field in group]
+        names = f"{fields[0]['name']}..{fields[-1]['name']}"
+        whole = len(fields) >= _FOLDED and _numbered_names(names, 0) == [field["name"] for field in fields]
+        if whole:
+            fields = [{"names": names} | {key: value for key, value in fields[0].items() if key != "name"}]
+        yield from fields
 
 
 def _field_from_plain(plain: object, at: int) -> Field | Unread:
@@ -222,7 +293,7 @@ def save_domain(domain: Domain, path: str | os.PathLike[str], *, note: str = "",
         text = json.dumps(plain, indent=1, ensure_ascii=False) + "\n"
     else:
         comment = "".join(f"# {line}\n" for line in note.splitlines())
-        text = comment + _yaml_text(plain)
+        text = comment + _yaml_text(plain | {"fields": list(_folded(plain["fields"]))})
     with atomic_file(file, force=force) as temporary:
         temporary.write_text(text, encoding="utf-8")
 

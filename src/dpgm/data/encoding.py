@@ -56,8 +56,8 @@ def numbered_row(row: int) -> str:
 class TableEncoder:
     """Encodes tables, one after the other, as records of one domain.
 
-    `missing` are texts that stand for a missing value, `strip_suffix` is cut off categories, and `item_separator`
-    separates the items in cells of text.
+    `missing` are texts that stand for a missing value, besides those of the domain, `strip_suffix` is cut off
+    categories, and `item_separator` separates the items in cells of text.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class TableEncoder:
     ) -> None:
         self.domain = domain
         self._item_separator = item_separator
-        self._missing = ("", *missing)
+        self._missing = ("", *missing, *domain.missing_texts)
         self._suffix = strip_suffix
         self._items: dict[str, Items] = {
             field.name: _items_of(field)

@@ -24,6 +24,7 @@ MAX_LABEL_BYTES = 1024
 NOMINAL_ITEMS = 300
 NOMINAL_VALUES = 20
 OTHER = "(other)"  # stands for every value that a field with `other` does not list
+INDEX = "(index)"  # the name of a first column without one: row numbers or row names, as pandas and R write them
 _INT64 = 2**63
 _MARKS = 8  # characters between items
 

@@ -120,10 +120,10 @@ class Notes:
     strip_suffix: str = ""
 
     def with_open(self, domain: Domain) -> "Notes":
-        """Add what an open domain states: categories (codes such as 01067 are not numbers), booleans, specials."""
+        """Add what an open domain states: codes such as 01067 are no numbers; booleans, specials, missing texts."""
         kinds = {one.name: str(one.kind) for one in domain.fields if one.kind in ("categorical", "boolean")}
         specials = {one.name: one.specials for one in domain.fields if isinstance(one, Numeric) and one.specials}
-        return replace(self, kinds=kinds, specials=specials)
+        return replace(self, kinds=kinds, specials=specials, missing=(*self.missing, *domain.missing_texts))
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,8 @@ def raw_columns(
     names = list(real.column_names)
     if domain is not None:
         kinds = {one.name: str(one.kind) for one in domain.fields if one.kind not in _NOT_COMPARED}
-        names, notes = [name for name in names if name in kinds], replace(notes, kinds=kinds)
+        names, missing = [name for name in names if name in kinds], (*notes.missing, *domain.missing_texts)
+        notes = replace(notes, kinds=kinds, missing=missing)
     columns: list[RawColumn] = []
     left_out: list[LeftOut] = []
     for name in names:

@@ -4,6 +4,7 @@ The draft states the names and kinds of columns and the decimal places of number
 bins and categories are left open, to be found privately by the fit.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,13 +36,19 @@ from dpgm.data.inspect.hints import (
     date_hint,
     follows_soon,
     is_identifier,
+    is_index,
+    missing_spellings,
     names_persons,
+    never_values,
     number_hint,
     ordered_dates,
+    survey_codes,
     text_hint,
+    written_like_numbers,
 )
 from dpgm.data.items import flat_column, is_list
-from dpgm.data.number_fields import DISCOVER, MAX_DECIMALS, SECONDS, Unit
+from dpgm.data.number_fields import DISCOVER, LARGEST_TICK, SECONDS, Unit
+from dpgm.data.number_grids import MOST_PLACES
 from dpgm.data.read.columns import Columns
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.values import (
@@ -90,6 +97,8 @@ class Drafted:
         orders: rules about the order of dates that every row meets.
         follows: pairs of dates of which the first comes soon after the second.
         hints: columns that other options may read better, and which options.
+        gaps: usual spellings of a missing value, which the draft states as its `missing_texts`; the columns in which
+            they are one, and those in which they seem to be values.
     """
 
     domain: Domain
@@ -98,6 +107,7 @@ class Drafted:
     orders: tuple[str, ...] = ()
     follows: tuple[tuple[str, str], ...] = ()
     hints: tuple[tuple[str, str], ...] = ()
+    gaps: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = ()
 
 
 def draft_table(
@@ -112,6 +122,8 @@ def draft_table(
     for chunk in columns.chunks:
         for name, column in seen.items():
             column.update(flat_column(chunk.table, name), chunk.place)
+    for column in seen.values():
+        column.settle()
     fields: list[Field | Unread] = []
     left_out, confirm = [], []
     for name, column in seen.items():
@@ -133,9 +145,17 @@ def draft_table(
             f"{columns.file}: no column is left to model ({left_out[0][0]!r}: {left_out[0][1]}); say what a column is"
             " with --kind COLUMN=KIND."
         )
-    domain = Domain(tuple(fields))  # type: ignore[arg-type]
+    names = [field.name for field in fields if not isinstance(field, (Identifier, Ignored))]
+    texts = sorted({text for name in names for text in seen[name].gaps})
+    domain = Domain(tuple(fields), missing_texts=tuple(texts))  # type: ignore[arg-type]
     orders, follows = _date_orders(domain, seen)
-    hints = ((name, column.hint()) for name, column in seen.items() if name not in (*stated, options.person))
+    whole = [field.name for field in domain.fields if isinstance(field, Numeric) and field.integer]
+    shared = survey_codes({name: seen[name].numbers for name in whole if seen[name].is_number})
+    hints = (
+        (name, column.hint(shared.get(name, ())))
+        for name, column in seen.items()
+        if name not in (*stated, options.person)
+    )
     return Drafted(
         domain,
         tuple(left_out),
@@ -143,7 +163,16 @@ def draft_table(
         orders,
         follows,
         hints=tuple((name, hint) for name, hint in hints if hint is not None),
+        gaps=tuple((text, *_columns_with(text, names, seen)) for text in texts),
     )
+
+
+def _columns_with(
+    text: str, names: Sequence[str], seen: Mapping[str, "_Column"]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns in which a spelling of a missing value is a gap, and those in which it is a value."""
+    gaps = tuple(name for name in names if text in seen[name].gaps)
+    return gaps, tuple(name for name in names if text in seen[name].values)
 
 
 def _stated_kinds(columns: Columns, drop: Sequence[str], kinds: Mapping[str, str]) -> dict[str, str]:
@@ -200,6 +229,8 @@ class _Column:
         self._unsupported = ""  # why the column cannot be modelled
         self.is_list = self.is_boolean = self.is_fraction = False  # by the type of the column
         self.values: set[str] = set()
+        self._spellings: Counter[str] = Counter()  # usual ones of a missing value, and their rows: gaps, or values
+        self.gaps: frozenset[str] = frozenset()  # those of them that are gaps
         self._sample: set[str] = set()  # of the values, chosen by hash, to estimate how many there are
         self.temporal: str | None = None
         self.patterns: list[str | None] = [*ISO_PATTERNS, None, *DATE_PATTERNS]  # in which all values can be read
@@ -233,6 +264,10 @@ class _Column:
         tokens = pa.array(self._missing_texts, type=pa.string())
         present = texts.filter(pc.invert(pc.or_(texts.is_null(), pc.is_in(texts, value_set=tokens))))
         self.missing += len(texts) - len(present)
+        spelt = missing_spellings(present)
+        for one in present.filter(spelt).value_counts().to_pylist():
+            self._spellings[one["values"]] += one["counts"]
+        present = present.filter(pc.invert(spelt))
         if not len(present):
             return
         found = present.unique().to_pylist()
@@ -246,11 +281,11 @@ class _Column:
             present = self._plain_numbers(present)
             places = pc.utf8_length(pc.replace_substring_regex(present, r"^[^.]*\.?", ""))
             exponents = bool(pc.any(pc.match_substring_regex(present, "[eE]")).as_py())
-            self.decimals = max(self.decimals, MAX_DECIMALS + 1 if exponents else pc.max(places).as_py())
+            self.decimals = max(self.decimals, MOST_PLACES + 1 if exponents else pc.max(places).as_py())
 
     def _update_numbers(self, column: Any, place: Any) -> None:
         try:
-            numbers, missing = floats(self._plain_numbers(column), place, self._missing_texts)
+            numbers, missing = floats(self._plain_numbers(column), place, (*self._missing_texts, *self._spellings))
         except InputError:
             self.is_number = False
             return
@@ -261,7 +296,8 @@ class _Column:
         if self._style.is_plain or not pa.types.is_string(texts.type):
             return texts
         try:
-            return plain_texts(texts, self._style, self._missing_texts, lambda row: "")
+            missing = (*self._missing_texts, *self._spellings)
+            return plain_texts(texts, self._style, missing, lambda row: "")
         except InputError:
             self.is_number = False
             return texts
@@ -306,10 +342,23 @@ class _Column:
         several = _FEW_DISTINCT * self.rows < self._distinct < _NEARLY_UNIQUE * (self.rows - self.missing)
         return several and self.rows >= _MIN_ROWS
 
-    def hint(self) -> str | None:
-        """Options that may read the column better."""
+    def settle(self) -> None:
+        """Once all rows were seen: decide which spellings of a missing value are gaps here, and which are values."""
+        is_truth = any({value.lower() for value in self.values} <= words for words in _BOOLEANS)
+        is_read = bool(self.values) and (self.is_number or bool(self.patterns) or is_truth)
+        all_gaps = is_read or written_like_numbers(self.values)
+        self.gaps = frozenset(self._spellings if all_gaps else never_values(self._spellings))
+        self.missing += sum(self._spellings[text] for text in self.gaps)
+        values = set(self._spellings) - self.gaps
+        if values:
+            self.values |= values
+            self._sample |= values
+            self.is_number, self.patterns = False, []
+
+    def hint(self, shared_codes: Sequence[float] = ()) -> str | None:
+        """Options that may read the column better; `shared_codes` are usual codes that most columns hold."""
         if self.is_number and not self.is_code:
-            hint = code_hint(self.numbers)
+            hint = code_hint(self.numbers, shared_codes)
             if hint is None and self.is_whole and names_persons(self.name) and self._repeats:
                 return (
                     f"if it identifies persons with several rows each, say --person '{self.name}' {_PERSON_OPTIONS}"
@@ -340,7 +389,7 @@ class _Column:
         self._patterns_used.add(pattern)
         self.one_pattern = self.one_pattern and len(self._patterns_used) == 1
         try:
-            seconds, missing = seconds_of(column, place, self._missing_texts, pattern)
+            seconds, missing = seconds_of(column, place, (*self._missing_texts, *self._spellings), pattern)
         except InputError:
             self.one_pattern = False
             return no_dates
@@ -370,6 +419,8 @@ class _Column:
         constant = ", always the same" if len(self.values) == 1 else ""
         if any({value.lower() for value in self.values} <= words for words in _BOOLEANS):
             return "boolean", "true or false"
+        if is_index(self.name) and self._distinct >= _NEARLY_UNIQUE * filled:
+            return "identifier", "numbers or names of the rows, which no header names: an identifier"
         if self.is_code and nearly_unique:
             return "identifier", "numbers with leading zeros that differ in nearly every row: an identifier"
         if self.is_code:
@@ -384,7 +435,7 @@ class _Column:
             if self.written_as_whole:
                 return "integer", f"whole numbers{constant}; their range is found privately"
             places = f" with {self.decimals} place{'s' if self.decimals != 1 else ''}"
-            places = places if self.decimals <= MAX_DECIMALS else ""
+            places = places if self._has_step else ""
             return "number", f"numbers{places}{constant}; their range is found privately"
         if self.patterns:
             # Days are dates even if written with a time: spreadsheets write 00:00 after a date.
@@ -397,6 +448,14 @@ class _Column:
         if nearly_unique:
             return "ignored", "free text: nearly every row has another"
         return "categorical", f"categories{constant}; values that many people have are found privately"
+
+    @property
+    def _has_step(self) -> bool:
+        """Whether the numbers have so few decimal places, by the rule of discovery, and digits that steps are exact."""
+        return (
+            self.decimals <= MOST_PLACES
+            and np.abs(self.numbers).max(initial=0) * 10.0**self.decimals <= LARGEST_TICK
+        )
 
     @property
     def _pattern(self) -> str | None:
@@ -419,7 +478,7 @@ class _Column:
     def field(self, kind: str) -> Field | Unread:
         """A field of this kind for the column, everything else left open."""
         if kind in ("number", "integer"):
-            has_decimals = 0 < self.decimals <= MAX_DECIMALS and (kind == "number" or not self.written_as_whole)
+            has_decimals = self._has_step and self.decimals > 0 and (kind == "number" or not self.written_as_whole)
             decimals = self.decimals if has_decimals else None
             return Numeric(self.name, DISCOVER, DISCOVER, integer=kind == "integer", decimals=decimals)
         if kind == "date":

@@ -7,7 +7,8 @@ row is read as must not depend on other rows.
 
 import re
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import permutations
 
 import numpy as np
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dpgm.data.fields import INDEX
 from dpgm.data.values import without_signs
 
 _MARK = "[. '\u00a0\u202f]"  # between thousands
@@ -33,7 +35,46 @@ _ITEM_SEPARATORS = ";|,/"
 _NUMBER = re.compile(r"[$€£¥]?\s*[+-]?[0-9][0-9.,' ]*[$€£¥%]?")
 _DATE = re.compile(r"(?P<first>[0-9]{1,4})(?P<mark>[./-])[0-9]{1,2}(?P=mark)[0-9]{1,4}([ T][0-9]{1,2}:[0-9]{2}.*)?")
 _NUMBER_PAIR = re.compile(r"[0-9]+([.][0-9]+)?\s*[/;|]\s*[0-9]+([.][0-9]+)?")
-_MISSING_WORDS = {"n/a", "na", "nan", "null", "none", "nil", "-", "--", "?", ".", "unknown", "missing"}
+# Spellings of a missing value, in lower case: those that are hardly ever a value, and those that are one among texts
+# (eye colour unknown, allergies none) but not among numbers and dates.
+_NEVER_VALUES = {
+    *(
+        "na",
+        "n/a",
+        "n.a.",
+        "n. a.",
+        "#n/a",
+        "#n/a n/a",
+        "#na",
+        "<na>",
+        "not available",
+        "nan",
+        "-nan",
+        "nat",
+        "null",
+    ),
+    *("\\n", "?", "k.a.", "k. a.", "keine angabe", "#null!", "#value!", "#ref!", "#div/0!", "#num!", "#name?"),
+}
+_SOMETIMES_VALUES = {
+    *(
+        "none",
+        "nil",
+        "-",
+        "--",
+        "---",
+        "\u2013",
+        "\u2014",
+        ".",
+        "..",
+        "...",
+        "*",
+        "??",
+        "unknown",
+        "unbekannt",
+        "unk",
+    ),
+    *("missing", "(missing)", "undefined", "nd", "n.d.", "not known", "not applicable"),
+}
 _DURATION = re.compile(r"[0-9]{1,3}:[0-5][0-9](:[0-5][0-9])?(\.[0-9]+)?")
 # Dates that mean "never" or "unknown": far in the future, or the first days of the calendars of spreadsheets and
 # databases.
@@ -42,12 +83,19 @@ _PLACEHOLDER_DATE = re.compile(
 )
 _MOST_PLACEHOLDERS = 3
 _IDS = {"id", "identifier", "uid", "uuid", "mrn", "ssn", "nr", "nummer"}
+_INDEXES = {INDEX, "Unnamed: 0", "__index_level_0__"}  # as read here, by pandas, and in Parquet files of pandas
 _PERSONS = {"user", "person", "patient", "customer", "client", "member", "visitor", "kunde", "employee", "student"}
 _MIN_JOINED = 3  # distinct cells with a separator, before it may separate items
 # Codes for missing values: nines, eights and sevens (in surveys: unknown, refused, does not apply), -1, and those with
 # decimals that weather stations write.
 _REPEATED_DIGITS = [float(digit * length) for digit in "789" for length in range(1, 7)]
 _CODES = (-1.0, *_REPEATED_DIGITS, *(-code for code in _REPEATED_DIGITS), 99.9, 999.9, 9999.9, 99.99, 999.99)
+# In surveys also 97 and 98, 997 and 998, ..., and negative numbers of one digit.
+_SURVEY_CODES = (
+    *_CODES,
+    *(float(sign * (10**digits - left)) for sign in (1, -1) for digits in (2, 3, 4) for left in (2, 3)),
+)
+_MIN_SURVEY_COLUMNS = 3  # columns that must share a code, and more than half of all columns of whole numbers
 _MIN_CODE_ROWS = 3  # one or two may be typing errors
 _MIN_CODE_SHARE = 0.002  # of the rows
 _ONE_DIGIT = 10.0  # smaller codes are common as counts, so that ...
@@ -109,10 +157,6 @@ def text_hint(column: str, cells: Collection[str]) -> str | None:
     >>> text_hint("x", {"good", "N/A", "7"}) is None
     True
     """
-    words = sorted(cell for cell in cells if cell.lower() in _MISSING_WORDS)
-    others = [cell for cell in cells if cell.lower() not in _MISSING_WORDS]
-    if words and others and all(_NUMBER.fullmatch(cell) or _DATE.fullmatch(cell) for cell in others):
-        return f"numbers or dates, and {', '.join(map(repr, words))}: {_say_missing(words)}"
     dates = [_DATE.fullmatch(cell) for cell in cells]
     if dates and all(dates):
         styles = sorted({(len(one["first"]) != 4, one["mark"]) for one in dates if one is not None})
@@ -129,12 +173,35 @@ def text_hint(column: str, cells: Collection[str]) -> str | None:
     without_brackets = [cell[1:-1] if cell.startswith("(") and cell.endswith(")") else cell for cell in cells]
     if without_brackets != list(cells) and all(map(_NUMBER.fullmatch, without_brackets)):
         return "numbers, of which those in brackets seem to be negative: write -3.00 instead of (3.00)"
-    if others and all(_NUMBER_PAIR.fullmatch(cell) for cell in others):
+    if cells and all(_NUMBER_PAIR.fullmatch(cell) for cell in cells):
         return "two numbers in every cell, such as 120/80: write them into two columns to have them as numbers"
     if separator := joining_mark(cells):
         options = f"--kind {shlex.quote(f'{column}=items')} --item-separator '{separator}'"
         return f"cells that hold several items each: read them as lists with {options}"
     return None
+
+
+def missing_spellings(texts: pa.Array) -> pa.Array:
+    """Mask of the texts that are usual spellings of a missing value."""
+    return pc.is_in(pc.utf8_lower(texts), value_set=pa.array(sorted(_NEVER_VALUES | _SOMETIMES_VALUES)))
+
+
+def never_values(spellings: Iterable[str]) -> set[str]:
+    """Those of the spellings that stand for a missing value in any column.
+
+    >>> sorted(never_values(["NA", "none", "k.A."]))
+    ['NA', 'k.A.']
+    """
+    return {text for text in spellings if text.lower() in _NEVER_VALUES}
+
+
+def written_like_numbers(cells: Collection[str]) -> bool:
+    """Whether texts are numbers or dates of whatever style.
+
+    >>> written_like_numbers({"1.234,5", "12/31/2020"}), written_like_numbers({"good", "7"}), written_like_numbers({})
+    (True, False, False)
+    """
+    return bool(cells) and all(_NUMBER.fullmatch(cell) or _DATE.fullmatch(cell) for cell in cells)
 
 
 def date_hint(cells: Collection[str]) -> str | None:
@@ -186,7 +253,12 @@ def is_identifier(name: str) -> bool:
     [True, True, True, True, True, False, False, False]
     """
     words = _words(name)
-    return bool(words & _IDS) and (words <= _IDS or bool(words & _PERSONS))
+    return is_index(name) or (bool(words & _IDS) and (words <= _IDS or bool(words & _PERSONS)))
+
+
+def is_index(name: str) -> bool:
+    """Whether a column has the name that row numbers or row names get for want of their own."""
+    return name in _INDEXES
 
 
 def names_persons(name: str) -> bool:
@@ -198,13 +270,13 @@ def _words(name: str) -> set[str]:
     return set(re.findall(r"[^\W\d_]+", re.sub("([a-z])([A-Z])", r"\1 \2", name).lower()))
 
 
-def unknown_codes(numbers: NDArray[np.float64]) -> tuple[float, ...]:
+def unknown_codes(numbers: NDArray[np.float64], usual: Sequence[float] = _CODES) -> tuple[float, ...]:
     """Codes for missing values: outside the range of the other numbers, and far away or much more frequent.
 
     >>> unknown_codes(np.array([18.0, 35.0, 60.0, 71.0, 999.0, 999.0, 999.0, -1.0, 9.0]))
     (999.0,)
     """
-    is_code = np.isin(numbers, _CODES)
+    is_code = np.isin(numbers, usual)
     codes, counts = np.unique(numbers[is_code], return_counts=True)
     others = np.sort(numbers[~is_code])
     if not len(others):
@@ -213,7 +285,7 @@ def unknown_codes(numbers: NDArray[np.float64]) -> tuple[float, ...]:
     close = np.searchsorted(others, codes + _NEAR, "right") - np.searchsorted(others, codes - _NEAR, "left")
     found = []
     for code, rows, near in zip(codes.tolist(), counts.tolist(), close.tolist(), strict=True):
-        share = _MIN_ONE_DIGIT_SHARE if abs(code) < _ONE_DIGIT and code != -1 else _MIN_CODE_SHARE
+        share = _MIN_ONE_DIGIT_SHARE if 0 < code < _ONE_DIGIT else _MIN_CODE_SHARE
         if rows < max(_MIN_CODE_ROWS, share * len(numbers)) or low <= code <= high:
             continue
         only_negative = code < 0 <= low
@@ -223,15 +295,33 @@ def unknown_codes(numbers: NDArray[np.float64]) -> tuple[float, ...]:
     return tuple(found)
 
 
-def code_hint(numbers: NDArray[np.float64]) -> str | None:
-    """Advice if some numbers seem to stand for "unknown"."""
-    listed = ", ".join(f"{code:g}" for code in unknown_codes(numbers))
+def survey_codes(columns: Mapping[str, NDArray[np.float64]]) -> dict[str, tuple[float, ...]]:
+    """The codes that most columns of whole numbers share, for every column that holds one of them beyond its range.
+
+    >>> answers = np.array([1.0, 2, 3, 4, 5] * 20)
+    >>> columns = {name: np.concatenate([answers, [98.0, 98, 98]]) for name in ("Q1", "Q2", "Q3")}
+    >>> survey_codes(columns | {"Q4": np.append(answers, 98), "weight": np.array([60.0, 98, 110])})
+    {'Q1': (98.0,), 'Q2': (98.0,), 'Q3': (98.0,), 'Q4': (98.0,)}
+    """
+    rows = Counter(code for numbers in columns.values() for code in unknown_codes(numbers, _SURVEY_CODES))
+    shared = [code for code, count in rows.items() if count >= _MIN_SURVEY_COLUMNS and count > len(columns) / 2]
+    found = {}
+    for name, numbers in columns.items():
+        others = numbers[~np.isin(numbers, _SURVEY_CODES)]
+        codes = sorted(code for code in shared if not len(others) or not others.min() <= code <= others.max())
+        if np.isin(codes, numbers).any():
+            found[name] = tuple(codes)
+    return found
+
+
+def code_hint(numbers: NDArray[np.float64], shared: Sequence[float] = ()) -> str | None:
+    """Advice if some numbers seem to stand for "unknown": those of the column, and those that most columns share."""
+    codes = sorted({*unknown_codes(numbers), *shared})
+    listed = ", ".join(f"{code:g}" for code in codes)
     if not listed:
         return None
-    return (
-        f'{listed} far from all other numbers: if that means "unknown", add specials: [{listed}] to its line in'
-        " the draft"
-    )
+    where = "in most columns of whole numbers" if set(codes) <= set(shared) else "far from all other numbers"
+    return f'{listed} {where}: if that means "unknown", add specials: [{listed}] to its line in the draft'
 
 
 def ordered_dates(dates: Mapping[str, NDArray[np.float64]]) -> list[tuple[str, str]]:

@@ -18,10 +18,10 @@ from dpgm.data.domain import Boolean, Categorical, Date, Domain, Field, Image, I
 from dpgm.data.domain_file import save_domain
 from dpgm.data.formats import Source
 from dpgm.data.inspect.drafting import Drafted, draft_table
-from dpgm.data.items import flat_column
+from dpgm.data.items import flat_column, plain_name
 from dpgm.data.number_fields import DISCOVER
 from dpgm.data.read.columns import Columns, is_binary
-from dpgm.data.read.delimited import SEPARATORS, has_content, split_cells
+from dpgm.data.read.delimited import SEPARATORS, SPACE, distinct_names, has_content, is_number, split_cells
 from dpgm.data.read.frames import checked_frame, column_names, frame_columns, is_frame
 from dpgm.data.read.json_lines import json_rows
 from dpgm.data.read.lines import TextBlock, first_block
@@ -37,8 +37,9 @@ from dpgm.validation import counted
 _FIRST_ROWS = 2000
 # Baskets of three or more items hardly ever have equal lengths: if this share of rows is as wide as the first, the file
 # is a table, perhaps with damaged rows.
-_TABLE_WIDTH, _TABLE_ROWS = 3, 0.95
+_TABLE_WIDTH, _TABLE_ROWS, _MIN_TABLE_ROWS = 3, 0.9, 20
 _MAX_LISTED = 40  # fields in the printed inspection
+_NAMED = 5  # columns in a line
 _TITLE_LINES = 20  # at the top, searched for a title
 _ITEMS_NOTE = (
     "curator only: derived from the data; remove anything that is not public knowledge\n"
@@ -128,16 +129,47 @@ class Inspection(Drafted):
         def section(title: str, lines: Sequence[str]) -> list[str]:
             return [title, *(f"  {line}" for line in lines)] if lines else []
 
+        hinted: dict[str, list[str]] = {}
+        for name, hint in self.hints:
+            hinted.setdefault(hint, []).append(name)
         return [
             f"fields     {len(self.domain.fields)} to be modelled, {len(self.left_out)} left out",
             *([_ROWS] if self.source.unit == "row" and not self.source.like_persons else []),
             *section(_CONFIRM, [f"[ ] {line}" for line in self.confirm]),
             *section(_LEFT_OUT, [f"{name}: {why}" for name, why in self.left_out]),
-            *section("Perhaps not read as you mean:", [f"{name}: {hint}" for name, hint in self.hints]),
+            *section(self._gaps_title(), self._gap_lines()),
+            *section(
+                "Perhaps not read as you mean:", [f"{_listed(names)}: {hint}" for hint, names in hinted.items()]
+            ),
             *section(_ORDERS, [f"[ ] {rule}" for rule in self.orders]),
             *(f"  {_suggest_after(first, last)}" for last, first in self.follows),
             "The draft holds no value of any person: ranges, bins and categories are found privately by the fit.",
         ]
+
+    def _gaps_title(self) -> str:
+        options = " ".join(f"--missing {shlex.quote(text)}" for text, *_ in self.gaps)
+        return f"Read as missing (`missing_texts` in the draft; the same as {options}):"
+
+    def _gap_lines(self) -> list[str]:
+        """One line for all spellings of a missing value that occur in the same columns."""
+        spellings: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
+        for text, gaps, values in self.gaps:
+            spellings.setdefault((gaps, values), []).append(repr(text))
+        return [
+            f"[ ] {', '.join(texts)} in {_listed(gaps)}"
+            + (f"; seems to be a value in {_listed(values)}, and is missing there as well" if values else "")
+            for (gaps, values), texts in spellings.items()
+        ]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first names, and how many more there are.
+
+    >>> _listed(["Q1", "Q2"]), _listed([f"Q{at}" for at in range(60)])
+    ('Q1, Q2', 'Q0, Q1, Q2, Q3, Q4 and 55 more columns')
+    """
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more column{'s' * (more > 1)}" if more > 0 else "")
 
 
 def _suggest_after(first: str, last: str) -> str:
@@ -293,11 +325,13 @@ def rarity_warning(records: Records) -> str | None:
 class Guess:
     """Options completed from the first rows, and whether the file is a table that needs a domain.
 
-    `unread` are the other members of JSON objects of which only the list of items is read.
+    `unread` are the other members of JSON objects of which only the list of items is read. `names` are the columns of
+    a text file whose header does not name the index.
     """
 
     options: ReadOptions
     table: bool = False
+    names: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
 
 
@@ -328,7 +362,8 @@ def table_columns(files: Sequence[Input], guess: Guess) -> Columns:
         )
         options = replace(options, domain=Domain(fields), shape="wide")
     elif name in ("csv", "tsv"):
-        options = replace(options, shape="wide")
+        stated = Domain(tuple(Categorical(one, (0,)) for one in guess.names)) if guess.names else options.domain
+        options = replace(options, domain=stated, shape="wide")
     return columns_of_files(files, options, draft=True)
 
 
@@ -340,7 +375,9 @@ def _guess_delimited(source: Input, options: ReadOptions, default: str) -> Guess
         _refuse_title(source, block, options, default)
     if not rows or options.shape == "basket":
         return Guess(options)
-    separator = options.separator or _frequent_separator(rows[0], default)
+    separator = options.separator or (
+        SPACE if _has_spaces_between(rows, default) else _frequent_separator(rows[0], default)
+    )
     if not options.named_columns:  # else the reader finds the separator with which the header contains them
         options = replace(options, separator=separator)
     try:
@@ -349,9 +386,16 @@ def _guess_delimited(source: Input, options: ReadOptions, default: str) -> Guess
         return Guess(options)
     if options.stated_shape not in (None, "wide") or options.table_domain is not None:
         return Guess(options)
-    body = head if options.header is False or _binary(head[:1]) else head[1:]
+    lacks_index = options.header is not False and _lacks_index_name(head)
+    has_index = lacks_index or head[0][0].strip() == ""
+    body = head if options.header is False or _binary(head[:1]) else [row[has_index:] for row in head[1:]]
     binary = len(head[0]) > 1 and _binary(body)
+    if lacks_index and options.public_domain is None:
+        names = distinct_names(["", *(plain_name(cell.strip()) for cell in head[0])])
+        return Guess(replace(options, shape="wide", header=True), table=True, names=names)
     if options.shape is None and not binary and not options.header and not _have_equal_widths(head):
+        first = next(at for at, row in enumerate(block.rows()) if has_content(row, options.comment))
+        _refuse_odd_first_row(source, head, block.line_of(first))
         return Guess(replace(options, shape="basket"))
     if options.shape is None and options.header is not False and _is_list_column(head):
         return Guess(replace(options, shape="basket", header=True, item=head[0][0].strip()))
@@ -374,8 +418,7 @@ def _refuse_title(source: Input, block: TextBlock, options: ReadOptions, default
         except Exception:  # reported by the reader, with the line
             continue
         widths = [len(row) for row in cells]
-        filled = [sum(cell.strip() != "" for cell in row[:2]) for row in cells[:_TITLE_LINES]]
-        header = next((at for at, count in enumerate(filled) if count > 1), None)
+        header = next((at for at, row in enumerate(cells[:_TITLE_LINES]) if _names_columns(row)), None)
         if header == 0 and min(widths) == max(widths):
             return  # a table without a title; other separators may be decimal commas in it
         if header and len(widths) > header + 2 and min(widths[header:]) == max(widths[header:]) > 2:
@@ -386,6 +429,42 @@ def _refuse_title(source: Input, block: TextBlock, options: ReadOptions, default
         raise InputError(
             f"{source}: line {block.line_of(content[0])} looks like a title above a table whose column names are"
             f" in line {line}; leave out what is above them with `skip_lines={line - 1}`."
+        )
+
+
+def _names_columns(row: list[str]) -> bool:
+    """Whether a row may be a header: with two filled cells at the left, or none empty but that of the index."""
+    filled = [cell.strip() != "" for cell in row]
+    return sum(filled[:2]) > 1 or (len(filled) > 1 and not filled[0] and all(filled[1:]))
+
+
+def _lacks_index_name(rows: list[list[str]]) -> bool:
+    """Whether every row has one cell more than the first: R's write.table gives the row names no name."""
+    widths, width = {len(row) for row in rows[1:]}, len(rows[0]) + 1
+    named = not any(is_number(cell.strip()) for cell in rows[0])
+    return named and widths == {width} and width >= _TABLE_WIDTH and len({row[0] for row in rows}) == len(rows)
+
+
+def _has_spaces_between(rows: list[bytes], default: str) -> bool:
+    """Whether there are spaces between the cells of every row, as R's write.table has them, and no other separator."""
+    if default == "\t" or any(mark.encode() in row for row in rows for mark in SEPARATORS):
+        return False
+    try:
+        cells = [split_cells(row, SPACE) for row in rows]
+    except Exception:  # reported by the reader, with the line
+        return False
+    widths = {len(row) for row in cells[1:]}
+    return (widths == {len(cells[0])} and len(cells[0]) >= _TABLE_WIDTH) or _lacks_index_name(cells)
+
+
+def _refuse_odd_first_row(source: Input, rows: list[list[str]], line: int) -> None:
+    """Refuse a first row of another width than all others, which are those of a table."""
+    widths = {len(row) for row in rows[1:]}
+    if len(rows) > _MIN_TABLE_ROWS and len(widths) == 1 and (width := widths.pop()) >= _TABLE_WIDTH:
+        raise InputError(
+            f"{source}: line {line} has {len(rows[0])} cells and every other row {width}; if it names columns, give it"
+            f" a name for each, else leave it out with `skip_lines={line}` and say `header=False` if a record follows;"
+            " for lists of items say `shape='basket'`."
         )
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain, Image, ItemSet, Numeric, ShapedNumber
 from dpgm.data.encoding import TableEncoder
+from dpgm.data.fields import INDEX
 from dpgm.data.formats import Layout, Shape, Source
 from dpgm.data.items import (
     Items,
@@ -347,7 +348,7 @@ def _wide(columns: Columns, options: ReadOptions) -> tuple[Records, Layout | Non
     if domain is not None:
         encode, layout = _encoder(columns, domain, options), None
     else:
-        names = [name for name in columns.names if name != options.person]
+        names = [name for name in columns.names if name not in (options.person, INDEX)]
         domain = options.public_domain or Domain.of_items(natural_labels([plain_name(name) for name in names]))
         encode, layout = _binary_encoder(columns, names, domain, options), Layout("wide")
     return join_records((encode(chunk) for chunk in columns.chunks), domain, options.memory_limit), layout

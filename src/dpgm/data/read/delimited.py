@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.csv
 
+from dpgm.data.fields import INDEX
 from dpgm.data.items import plain_name
 from dpgm.data.read.columns import Chunk, Columns
 from dpgm.data.read.lines import BYTE_ORDER_MARK, blocks_of
@@ -23,6 +24,7 @@ from dpgm.errors import InputError, UsageError
 from dpgm.validation import counted
 
 SEPARATORS = (",", ";", "\t", "|")
+SPACE = " "  # as R's write.table has it: only where the header then has all names of the domain
 _MAX_COLUMNS = 100_000
 _ROWS_AT_ONCE = 1000  # in the search for the first row
 _QUOTE_IN_CELL = "there is a quotation mark within a cell; put the whole cell in quotes and double the mark."
@@ -85,9 +87,7 @@ def delimited_columns(source: Input, options: ReadOptions, default: str, *, draf
         raise InputError(f"{place}: has more than {_MAX_COLUMNS:,} columns; use the basket or long shape.")
     if header is None:
         header = _is_header(cells, options, place)
-    names = _names(cells, header, options, place)
-    if header and (draft or options.table_domain is not None):
-        names = distinct_names(names)
+    names = _names(cells, header, options, place, table=draft or options.table_domain is not None)
     chunks = _chunks(source, options, names, separator, header)
     return Columns(str(source), names, (), chunks, certain, shape=None if stated or header else "wide")
 
@@ -118,19 +118,19 @@ def _separator(first: bytes, options: ReadOptions, default: str) -> tuple[str, b
             return []
 
     def has_all_names(separator: str) -> bool:
-        names = distinct_names([plain_name(cell.strip()) for cell in cells(separator)])
-        return set(options.named_columns) <= set(names)
+        return set(options.named_columns) <= set(_header_names(cells(separator), options, table=True))
 
     candidates = (default, *(one for one in SEPARATORS if one != default))
+    with_space = (*candidates, SPACE)
     if options.separator is not None:
-        candidates = (options.separator,)
+        candidates = with_space = (options.separator,)
     if options.header is False or (options.header is None and not options.named_columns):
         return candidates[0], options.header, True
     most_cells = max(candidates, key=lambda separator: len(cells(separator)))
     if not options.named_columns:
         return most_cells, True, True
     # A line that lacks a name is refused later, with a message that names the column.
-    matching = next((separator for separator in candidates if has_all_names(separator)), None)
+    matching = next((separator for separator in with_space if has_all_names(separator)), None)
     return matching or most_cells, True, matching is not None or options.header is True
 
 
@@ -138,7 +138,7 @@ def _is_header(cells: list[str], options: ReadOptions, place: str) -> bool:
     """Whether the first line of 0/1 columns names them; refuses a line that could be a record as well."""
     field = options.item_set
     stripped = [cell.strip() for cell in cells]
-    numbers = [bool(_NUMBER.fullmatch(cell)) or cell.lower() in ("true", "false") for cell in stripped]
+    numbers = [is_number(cell) or cell.lower() in ("true", "false") for cell in stripped]
     binary = {cell.lower() for cell in stripped} <= _BINARY
     may_be_record = binary if options.threshold is None else all(numbers)
     if field is not None:
@@ -149,23 +149,29 @@ def _is_header(cells: list[str], options: ReadOptions, place: str) -> bool:
     else:
         # Names must differ, so that 0 and 1 in three or more columns are a record.
         distinct = len(set(stripped)) == len(stripped)
-        header = not any(numbers) and "" not in stripped
+        header = not any(numbers) and "" not in stripped[1:]
         unclear = not header and (distinct or not may_be_record or options.threshold is not None)
     if unclear:
         _refuse_title(stripped, place)
         raise UsageError(
-            f"{place} may be a record, and a header would be published; say `header=False` if it is a record, or"
-            " `header=True` if it names the columns."
+            f"{place} may be a record, and a header would be published; say `header=False` if it is a record,"
+            " `header=True` if it names the columns, or leave it out with `skip_lines` if it is neither."
         )
     return header
 
 
-def distinct_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Column names made distinct: empty and repeated ones are numbered.
+def is_number(cell: str) -> bool:
+    """Whether a cell of a first line is a number, however it is written."""
+    return bool(_NUMBER.fullmatch(cell))
 
-    >>> distinct_names(["age", "q2", "q2", ""])
-    ('age', 'q2', 'q2 (2)', 'column 4')
+
+def distinct_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Column names made distinct: empty and repeated ones are numbered, an empty one at the left is the index.
+
+    >>> distinct_names(["", "age", "q2", "q2", ""])
+    ('(index)', 'age', 'q2', 'q2 (2)', 'column 5')
     """
+    names = _with_index(names)
     used, seen, distinct = set(names), set(), []
     next_number: dict[str, int] = {}  # to try for a name, so that the time is linear
     for at, name in enumerate(names):
@@ -191,22 +197,39 @@ def _refuse_title(names: list[str], place: str) -> None:
         )
 
 
-def _names(cells: list[str], header: bool, options: ReadOptions, place: str) -> tuple[str, ...]:
+def _with_index(names: Sequence[str]) -> tuple[str, ...]:
+    """The names, the first of which is that of the index if it is empty."""
+    return (INDEX, *names[1:]) if names and not names[0] else tuple(names)
+
+
+def _header_names(cells: Sequence[str], options: ReadOptions, *, table: bool) -> tuple[str, ...]:
+    """Column names from the cells of a header.
+
+    R's write.table does not name the index at all. Whether a header lacks it is known from the domain, never from rows.
+    """
+    names = _with_index([plain_name(cell.strip()) for cell in cells])
+    names = distinct_names(names) if table else names
+    domain = options.table_domain
+    lacks_index = domain is not None and INDEX not in names and INDEX in [one.name for one in domain.columns]
+    return (INDEX, *names) if lacks_index else names
+
+
+def _names(cells: list[str], header: bool, options: ReadOptions, place: str, *, table: bool) -> tuple[str, ...]:
     """Column names: from the header, from the domain, or numbers from 0."""
     field, count = options.item_set, len(cells)
     if header:
         _refuse_title([cell.strip() for cell in cells], place)
         if field is not None and options.item is None:
             return tuple(cells)  # items may have white space around them
-        return tuple(plain_name(cell.strip()) for cell in cells)
+        return _header_names(cells, options, table=table)
     if options.table_domain is not None:
-        fields = options.table_domain.fields
-        if len(fields) != count:
+        columns = options.table_domain.columns
+        if len(columns) != count:
             raise InputError(
-                f"{place}: has {counted(count, 'cell')}, but the domain has {counted(len(fields), 'field')} and the"
+                f"{place}: has {counted(count, 'cell')}, but the domain has {counted(len(columns), 'field')} and the"
                 " file no header; correct the domain, or name the columns in a header."
             )
-        return tuple(field.name for field in fields)
+        return tuple(column.name for column in columns)
     if field is not None and field.width == count:
         return tuple(str(label) for label in field.items)
     return tuple(str(at) for at in range(count))
@@ -287,8 +310,13 @@ def _parse(
         raise InputError(f"{place(0)} or after: {_QUOTE_IN_CELL}")
     if ragged:
         number, cells = ragged[0]
+        advice = "say `shape='basket'` if rows are lists of items"
+        if cells == len(names) + 1:
+            advice += f"; if rows begin with a number or name of their own, name that column {INDEX} in the header"
+        elif cells == len(names) - 1 and names[0] == INDEX:
+            advice = f"take {INDEX} out of the domain if the file has no such column"
         raise InputError(
             f"{place(number - 1)}: has {counted(cells, 'cell')} where {len(names)} are expected; correct the row, or"
-            " say `shape='basket'` if rows are lists of items."
+            f" {advice}."
         )
     return table.rename_columns(needed)

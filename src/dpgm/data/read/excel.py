@@ -39,8 +39,8 @@ def excel_columns(source: Input, options: ReadOptions, *, draft: bool) -> Column
     domain = options.table_domain
     if options.header is False:
         names = tuple(str(at) for at in range(len(first)))
-        if domain is not None and len(domain.fields) >= len(first):  # the last cells of the row may be empty
-            names = tuple(field.name for field in domain.fields)
+        if domain is not None and len(domain.columns) >= len(first):  # the last cells of the row may be empty
+            names = tuple(column.name for column in domain.columns)
         return Columns(str(source), names, (), _chunks(source, names, options.skip_lines))
     names = tuple(plain_name((text or "").strip()) for text in first)
     if draft or domain is not None:
@@ -104,14 +104,20 @@ def _sheet(book: Any, source: Input) -> Any:
 def _refuse_title(source: Input, options: ReadOptions) -> None:
     """Refuse rows of at most one cell above wider ones, and say how to skip them. For drafts only."""
     top = list(islice(_rows(source), options.skip_lines, options.skip_lines + _TITLE_ROWS))
-    filled = [sum(cell is not None for cell in row) for row in top]
-    header = next((at for at, cells in enumerate(filled) if cells > 1), 0)
+    width = max(map(len, top), default=0)
+    header = next((at for at, row in enumerate(top) if _names_columns(row, width)), 0)
     if header and len(top) > header + 1:
         row = options.skip_lines + header
         raise InputError(
             f"{source}: row {options.skip_lines + 1} looks like a title above a table whose column names are in row"
             f" {row + 1}; leave out what is above them with `skip_lines={row}`."
         )
+
+
+def _names_columns(row: list[str | None], width: int) -> bool:
+    """Whether a row has several filled cells, or names the only column beside an index without a name."""
+    filled = sum(cell is not None for cell in row)
+    return filled > 1 or (filled == 1 and row[0] is None and len(row) == width == 2)
 
 
 def _check_size(source: Input) -> None:

@@ -68,7 +68,7 @@ class ReadOptions:
             every cell is one item, whatever it contains.
         header: Whether the first line names the columns. Not needed where that line contains all names that the
             domain or the other options give.
-        missing: Texts that stand for a missing value, besides the empty cell.
+        missing: Texts that stand for a missing value, besides the empty cell and the domain's `missing_texts`.
         comment: Lines that start with this text are ignored.
         skip_lines: How many lines to ignore at the top of a text file or sheet, such as a title above the header.
         encoding: The encoding of a text file, such as `cp1252` or `utf-16` (default: UTF-8).
@@ -122,7 +122,8 @@ class ReadOptions:
         object.__setattr__(self, "domain", domain)
         if isinstance(self.missing, str) or not all(isinstance(text, str) for text in self.missing):
             raise UsageError("`missing` must be a list of texts that stand for a missing value.")
-        object.__setattr__(self, "missing", tuple(self.missing))
+        stated = () if domain is None else domain.missing_texts
+        object.__setattr__(self, "missing", tuple(dict.fromkeys((*self.missing, *stated))))
         check_shape(self.shape)
         if self.format is not None:
             format_of("", self.format)
