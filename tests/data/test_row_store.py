@@ -10,7 +10,7 @@ import pytest
 
 import dpgm
 from dpgm.data.domain import Domain, ItemSet
-from dpgm.data.read.storage import MemoryLimit, RowStore
+from dpgm.data.stores import MemoryLimit, RowStore
 from dpgm.data.records import Records
 from dpgm.errors import DiskError, UsageError
 

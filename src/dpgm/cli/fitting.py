@@ -272,7 +272,7 @@ def _read(data: str, options: "dpgm.ReadOptions", quiet: bool) -> "tuple[dpgm.Re
 def _announce_fit(
     total: int, domain: "dpgm.Domain", planned: "dpgm.Plan | None", device: str, options: "dpgm.ReadOptions"
 ) -> None:
-    from dpgm.data.read.storage import bytes_of
+    from dpgm.data.stores import bytes_of
     from dpgm.synthesis.estimate import estimate_fit, machine_speed
     from dpgm.synthesis.synthesizer import choose_device
 

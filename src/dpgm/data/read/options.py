@@ -14,7 +14,7 @@ from dpgm import validation
 from dpgm.data.domain import Domain, Image, ItemSet
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.formats import Shape, check_shape, format_of
-from dpgm.data.read.storage import MemoryLimit, bytes_of
+from dpgm.data.stores import MemoryLimit, bytes_of
 from dpgm.data.values import NumberStyle
 from dpgm.errors import UsageError
 
@@ -148,8 +148,6 @@ class ReadOptions:
                 "`rows_per_person` is for tables of one record per row; the long shape makes one record of all rows of"
                 " a person, so leave it out."
             )
-        if self.memory is not None:
-            raise UsageError("`rows_per_person` keeps all rows in memory; leave out `memory`.")
 
     @property
     def public_domain(self) -> Domain | None:

@@ -257,7 +257,7 @@ def read_with_discovery(
         return records, source
     if domain is None:
         domain = Domain((ItemSet(records.domain.fields[0].name, discover=True),))
-    return OpenRecords.of_sets(records, domain), replace(source, items_assumed_public=False)
+    return OpenRecords.of_sets(records, domain, options.memory_limit), replace(source, items_assumed_public=False)
 
 
 def domain_of_schema(schema: pa.Schema, *, person: str | None = None) -> Domain:
