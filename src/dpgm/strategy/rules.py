@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from dpgm.data.domain import Domain
 from dpgm.data.records import index_dtype
+from dpgm.data.stores import PROCESS_BYTES
 from dpgm.statistics.fourier_features import expected_profile
 
 
@@ -78,7 +79,7 @@ class CostRules:
 
     # -- memory in bytes: the process with its libraries; per number in the components of a mixture; while rows are
     #    joined, 0.9 times their own size; per parameter of a network; per cell of a batch; the cache of k-means.
-    process: int = 500_000_000
+    process: int = PROCESS_BYTES
     component_number: float = 160.0
     joining: float = 0.9
     parameter: float = 24.0
