@@ -10,8 +10,8 @@ import pytest
 
 import dpgm
 from dpgm.data.domain import Domain, ItemSet
-from dpgm.data.stores import MemoryLimit, RowStore
 from dpgm.data.records import Records
+from dpgm.data.stores import MemoryLimit, RowStore
 from dpgm.errors import DiskError, UsageError
 
 DOMAIN = Domain((ItemSet("items", tuple(range(40))),))

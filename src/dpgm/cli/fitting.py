@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -15,6 +15,9 @@ from dpgm.cli.options import DATA, EPSILON, GENERATOR, PRIVACY, takes_read_optio
 from dpgm.cli.terminal import announce, bars, figure, print_table, read_stdin, refuse_pipe, reporting_spent_budget
 from dpgm.data.atomic import atomic_file, check_output, remove_leftovers
 from dpgm.errors import ArtefactError, BudgetError, UsageError
+
+if TYPE_CHECKING:
+    from dpgm.synthesis.estimate import Estimate
 
 _FEW_RECORDS = 300  # records x epsilon below which noise is as large as most counts of a table (guides/pitfalls.md)
 _STOPPING = "Stopping and resuming"  # a group of options in help
@@ -145,8 +148,9 @@ def fit(
     planned = None if plan_file is None else _read_plan(plan_file, epsilon)
     config = request(epsilon if planned is None else planned.target_epsilon)
     synthesizer = _synthesizer(config, device, seed, options)
-    if options.memory is not None and options.cache is None:
-        options = replace(options, cache=out.absolute().parent)
+    if options.memory is not None:
+        options.refuse_beyond_memory(data, 0, "leave `memory` out")
+        options = replace(options, cache=options.cache or out.absolute().parent)
     records, source = _read(data, options, quiet)
     if planned is not None:
         planned.check_complete(records.domain)
@@ -154,8 +158,9 @@ def fit(
     total = total_rows(len(records))
     if planned is None and not resume:
         planned = dpgm.make_plan(replace(config, rows_per_person=source.rows_per_person), total, records.domain)
+    expected = None if planned is None else _estimate(planned, records.domain, device, options, source)
     if not quiet:
-        _announce_fit(total, records.domain, planned, device, options)
+        _announce_fit(total, records.domain, planned, expected)
     explained = (UsageError, ArtefactError, BudgetError)  # their messages say what was spent and what to do
     with reporting_spent_budget(folder, unless=explained), bars(quiet) as progress:
         synthesizer.fit(
@@ -269,13 +274,27 @@ def _read(data: str, options: "dpgm.ReadOptions", quiet: bool) -> "tuple[dpgm.Re
     return records, source
 
 
-def _announce_fit(
-    total: int, domain: "dpgm.Domain", planned: "dpgm.Plan | None", device: str, options: "dpgm.ReadOptions"
-) -> None:
+def _estimate(
+    planned: "dpgm.Plan", domain: "dpgm.Domain", device: str, options: "dpgm.ReadOptions", source: "dpgm.Source"
+) -> "Estimate | None":
+    """The time and memory of the fit on a CPU; refuses a fit that needs more memory than it is allowed."""
     from dpgm.data.stores import bytes_of
-    from dpgm.synthesis.estimate import estimate_fit, machine_speed
+    from dpgm.synthesis.estimate import check_limit, estimate_fit, machine_speed
     from dpgm.synthesis.synthesizer import choose_device
 
+    if choose_device(device) != "cpu":
+        return None
+    limit = None if options.memory is None else bytes_of(options.memory)
+    processes, grouped = rank_and_size()[1], source.shape == "long"
+    expected = estimate_fit(planned, domain, machine_speed(), memory=limit, processes=processes, grouped=grouped)
+    if limit is not None:
+        check_limit(expected, limit)
+    return expected
+
+
+def _announce_fit(
+    total: int, domain: "dpgm.Domain", planned: "dpgm.Plan | None", expected: "Estimate | None"
+) -> None:
     size = (
         "what the domain leaves open is found privately" if domain.is_open else f"{domain.width:,} positions each"
     )
@@ -285,9 +304,7 @@ def _announce_fit(
             f"note: {total:,} records at epsilon {figure(planned.target_epsilon)} are so few that synthetic records"
             " will be little more than noise"
         )
-    if planned is not None and choose_device(device) == "cpu":
-        limit = None if options.memory is None else bytes_of(options.memory)
-        expected = estimate_fit(planned, domain, machine_speed(), memory=limit, processes=rank_and_size()[1])
+    if expected is not None:
         announce(f"{expected} on an otherwise idle machine")
 
 

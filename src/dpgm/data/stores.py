@@ -42,6 +42,14 @@ def bytes_of(size: str | int) -> int:
     return number
 
 
+def rows_share(memory: int) -> int:
+    """How many of the bytes that a process may take are for rows: a quarter of what its libraries leave.
+
+    Copies of the rows, made while they are joined, sorted and counted, and the fit take the rest.
+    """
+    return max(0, memory - PROCESS_BYTES) // 4
+
+
 def size_text(size: float) -> str:
     """A number of bytes for messages.
 

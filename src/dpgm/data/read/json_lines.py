@@ -24,7 +24,7 @@ from dpgm.data.values import Place, Reader, any_type, in_column, numbered, objec
 from dpgm.errors import InputError, UsageError
 
 _DEFAULT_NAME = "items"  # of a list that is not a member of an object
-_ROWS = 32_768  # per chunk: as objects, a short line takes a hundred times its bytes
+_ROWS = 8_192  # per chunk: as objects, a short line takes a hundred times its bytes
 _SPACE = re.compile(r"[ \t\r\n]*")
 _Object: TypeAlias = dict[str, Any]
 _Value: TypeAlias = _Object | list[Any]

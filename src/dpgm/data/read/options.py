@@ -14,15 +14,12 @@ from dpgm import validation
 from dpgm.data.domain import Domain, Image, ItemSet
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.formats import Shape, check_shape, format_of
-from dpgm.data.stores import PROCESS_BYTES, MemoryLimit, bytes_of, size_text
+from dpgm.data.stores import PROCESS_BYTES, MemoryLimit, bytes_of, rows_share, size_text
 from dpgm.data.values import NumberStyle
 from dpgm.errors import ResourceError, UsageError
 
 Paths = str | os.PathLike[str]
 _MAX_SKIPPED_LINES = 10_000
-_ROWS_SHARE = (
-    0.25  # of what the process leaves of the memory limit, for rows: copies of them and the fit take the rest
-)
 _MAX_ROWS_PER_PERSON = 1000  # noise grows with them: beyond, nothing can be learned
 UTF8 = "utf-8"
 # Only encodings in which bytes mean the same at any position: in those that shift between alphabets, one row could
@@ -167,18 +164,18 @@ class ReadOptions:
         """How much memory rows may take, and where further rows are stored."""
         if self.memory is None:
             return MemoryLimit(None, self.cache)
-        return MemoryLimit(int(_ROWS_SHARE * max(0, bytes_of(self.memory) - PROCESS_BYTES)), self.cache)
+        return MemoryLimit(rows_share(bytes_of(self.memory)), self.cache)
 
     def refuse_beyond_memory(self, file: object, needed: int, advice: str) -> None:
-        """Refuse a file that is read whole and takes more memory than `memory` leaves; `needed` follows from its size.
+        """Refuse a file that takes more memory than `memory` leaves; `needed` follows from the size of the file.
 
         Raises:
             ResourceError: the file needs more.
         """
         if self.memory is not None and PROCESS_BYTES + needed > bytes_of(self.memory):
             raise ResourceError(
-                f"{file}: needs about {size_text(PROCESS_BYTES + needed)}, because it is read whole, and `memory`"
-                f" allows {size_text(bytes_of(self.memory))}; allow more, or {advice}."
+                f"{file}: to read it takes about {size_text(PROCESS_BYTES + needed)} and `memory` allows"
+                f" {size_text(bytes_of(self.memory))}; allow more, or {advice}."
             )
 
     @property

@@ -21,7 +21,7 @@ from dpgm.errors import InputError
 
 _POWERS_OF_TEN = np.array([10**power for power in range(1, 19)], dtype=np.int64)
 _PARTITIONS = 64  # files, each read as a whole: so many times the memory limit, persons may take in all
-_SPLIT_AT_ONCE = 1 << 18  # rows
+_SPLIT_AT_ONCE = 1 << 16  # rows
 
 
 def join_records(parts: Iterator[Records], domain: Domain, memory_limit: MemoryLimit) -> Records:
