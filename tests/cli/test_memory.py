@@ -150,9 +150,8 @@ def write_formats(here, rows, prefix=""):
     numbers = table(rows, draws)
     pq.write_table(numbers, name("table.parquet"), row_group_size=100_000)
     pyarrow.csv.write_csv(numbers, name("table.csv"))
-    some = numbers.slice(0, rows // 3).to_pandas()
-    some.to_json(name("table.jsonl"), orient="records", lines=True)
-    some.to_json(name("table.json"), orient="records")
+    numbers.to_pandas().to_json(name("table.jsonl"), orient="records", lines=True)
+    numbers.to_pandas().to_json(name("table.json"), orient="records")
     who = pa.array([f"person {one}" for one in draws.permutation(rows)])
     pq.write_table(numbers.append_column("who", who), name("persons.parquet"))
     pq.write_table(
@@ -167,7 +166,7 @@ def write_formats(here, rows, prefix=""):
     rows_of = pa.array(draws.integers(0, rows // 2, 4 * rows))
     long = pa.table({"who": who.take(rows_of), "what": draws.integers(0, 40, 4 * rows)})
     pq.write_table(long, name("long.parquet"))
-    pyarrow.csv.write_csv(long.slice(0, 2 * rows), name("long.csv"))
+    pyarrow.csv.write_csv(long, name("long.csv"))
     np.save(name("matrix.npy"), np.tile(bits, (1, 6)))
 
 
