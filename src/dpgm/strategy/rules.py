@@ -84,7 +84,7 @@ class CostRules:
     process: int = PROCESS_BYTES
     mixture: int = 80_000_000
     component_number: float = 160.0
-    joining: float = 1.15
+    joining: float = 1.4
     grouping: float = 1.5
     parameter: float = 24.0
     batch_cell: float = 12.0

@@ -176,9 +176,7 @@ def read_picture_folder(source: Input, options: ReadOptions) -> Pictures:
                     raise ResourceError(
                         f"{source}: holds {len(files):,} images of {size[0]} x {size[1]}; split it."
                     )
-                options.refuse_beyond_memory(
-                    source, size[0] * size[1] * len(files), "save the images as .npy"
-                )
+                options.refuse_beyond_memory(source, size[0] * size[1] * len(files), "save the images as .npy")
                 images = np.empty((len(files), *size), dtype=np.uint8)
             if size != images.shape[1:]:
                 raise InputError(
