@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from dpgm.data import simulate
-from dpgm.data.read.storage import bytes_of
+from dpgm.data.stores import bytes_of
 
 BLOCKS = 10  # of 50,000 records per part
 COLUMNS = (

@@ -73,7 +73,7 @@ def test_one_two_and_three_processes_make_the_same_release(folder, tmp_path, mod
 
 def test_one_two_and_three_processes_discover_the_same_items(folder, tmp_path):
     for processes in (1, 2, 3):
-        more = ("--discover", "--epsilon", 8, "--model", "independent", "--seed", 1, "--memory", "100MB")
+        more = ("--discover", "--epsilon", 8, "--model", "independent", "--seed", 1, "--memory", "500MB")
         run(processes, "fit", folder / "data", *more, "--out", tmp_path / str(processes))
     releases = [dpgm.load(tmp_path / str(processes), unverified=True) for processes in (1, 2, 3)]
     assert 15 < releases[0].domain.width <= ITEMS

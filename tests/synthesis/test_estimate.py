@@ -74,8 +74,10 @@ def test_rows_beyond_the_limit_do_not_count_and_processes_share_them():
         of("products", 10**8, memory=10**9),
         of("products", 10**8, processes=4),
     )
-    assert limited.memory <= RULES.process + 10**9
-    assert whole.memory - RULES.process == pytest.approx(4 * (shared.memory - RULES.process), rel=0.01)
+    assert limited.memory <= 10**9
+    fixed = of("products", 10**8, memory=1).memory  # no rows
+    assert whole.memory - fixed == pytest.approx(4 * (shared.memory - fixed), rel=0.01)
+    assert of("products", 10**8, grouped=True).memory > whole.memory
     assert shared.seconds < whole.seconds
 
 
@@ -118,7 +120,7 @@ def test_estimates_as_text(seconds, memory, text):
 def test_the_estimate_depends_on_no_records():
     assert "Records" not in inspect.signature(estimate_fit).__str__()
     assert set(inspect.signature(estimate_fit).parameters) == {
-        "plan", "domain", "speed", "memory", "processes", "rules",
+        "plan", "domain", "speed", "memory", "processes", "grouped", "rules",
     }  # fmt: skip
 
 

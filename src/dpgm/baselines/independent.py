@@ -99,8 +99,8 @@ class IndependentStrategy(Strategy):
         return Budget((Spend(LENGTHS, RULES.lengths), Spend(ITEMS, 1 - RULES.lengths)))
 
     def work(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, costs: CostRules) -> Work:
-        """Estimated time (counting) and memory (a chunk of dense samples, a few numbers per position)."""
-        return Work(counting_seconds(sizes, costs), 8 * CHUNK_CELLS + costs.baseline_position * sizes.width)
+        """Estimated time (counting) and memory (a few numbers per position)."""
+        return Work(counting_seconds(sizes, costs), costs.baseline_position * sizes.width)
 
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext

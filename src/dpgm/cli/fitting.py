@@ -19,6 +19,7 @@ from dpgm.validation import counted
 
 if TYPE_CHECKING:
     from dpgm.strategy.protocol import Progress
+    from dpgm.synthesis.estimate import Estimate
 
 _FEW_RECORDS = 300  # records x epsilon below which noise is as large as most counts of a table (guides/pitfalls.md)
 _STOPPING = "Stopping and resuming"  # a group of options in help
@@ -149,8 +150,9 @@ def fit(
     planned = None if plan_file is None else _read_plan(plan_file, epsilon)
     config = request(epsilon if planned is None else planned.target_epsilon)
     synthesizer = _synthesizer(config, device, seed, options)
-    if options.memory is not None and options.cache is None:
-        options = replace(options, cache=out.absolute().parent)
+    if options.memory is not None:
+        options.refuse_beyond_memory(data, 0, "leave `memory` out")
+        options = replace(options, cache=options.cache or out.absolute().parent)
     records, source = _read(data, options, quiet)
     if planned is not None:
         planned.check_complete(records.domain)
@@ -158,9 +160,10 @@ def fit(
     total = total_rows(len(records))
     if planned is None and not resume:
         planned = dpgm.make_plan(replace(config, rows_per_person=source.rows_per_person), total, records.domain)
+    expected = None if planned is None else _estimate(planned, records.domain, device, options, source)
 
     def announce_start() -> None:
-        _announce_fit(total, records.domain, planned, device, options)
+        _announce_fit(total, records.domain, planned, expected)
         if source.like_persons:
             announce(
                 f"this fit protects rows, not persons ({', '.join(map(repr, source.like_persons))}; see above)"
@@ -291,13 +294,27 @@ def _read(data: str, options: "dpgm.ReadOptions", quiet: bool) -> "tuple[dpgm.Re
     return records, source
 
 
-def _announce_fit(
-    total: int, domain: "dpgm.Domain", planned: "dpgm.Plan | None", device: str, options: "dpgm.ReadOptions"
-) -> None:
-    from dpgm.data.read.storage import bytes_of
-    from dpgm.synthesis.estimate import estimate_fit, machine_speed
+def _estimate(
+    planned: "dpgm.Plan", domain: "dpgm.Domain", device: str, options: "dpgm.ReadOptions", source: "dpgm.Source"
+) -> "Estimate | None":
+    """The time and memory of the fit on a CPU; refuses a fit that needs more memory than it is allowed."""
+    from dpgm.data.stores import bytes_of
+    from dpgm.synthesis.estimate import check_limit, estimate_fit, machine_speed
     from dpgm.synthesis.synthesizer import choose_device
 
+    if choose_device(device) != "cpu":
+        return None
+    limit = None if options.memory is None else bytes_of(options.memory)
+    processes, grouped = rank_and_size()[1], source.shape == "long"
+    expected = estimate_fit(planned, domain, machine_speed(), memory=limit, processes=processes, grouped=grouped)
+    if limit is not None:
+        check_limit(expected, limit)
+    return expected
+
+
+def _announce_fit(
+    total: int, domain: "dpgm.Domain", planned: "dpgm.Plan | None", expected: "Estimate | None"
+) -> None:
     positions = f"{counted(domain.width, 'position')} each"
     size = "what the domain leaves open is found privately" if domain.is_open else positions
     announce(f"fitting {counted(total, 'record')}: {size}; nothing printed depends on their values")
@@ -306,9 +323,7 @@ def _announce_fit(
             f"note: {total:,} records at epsilon {figure(planned.target_epsilon)} are so few that synthetic records"
             " will be little more than noise"
         )
-    if planned is not None and choose_device(device) == "cpu":
-        limit = None if options.memory is None else bytes_of(options.memory)
-        expected = estimate_fit(planned, domain, machine_speed(), memory=limit, processes=rank_and_size()[1])
+    if expected is not None:
         announce(f"{expected} on an otherwise idle machine")
 
 

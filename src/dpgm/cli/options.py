@@ -118,7 +118,7 @@ READ_OPTIONS = [
     _parameter(
         "memory",
         str | None,
-        "A memory limit, such as 4GB: rows beyond it are kept in a private temporary file.",
+        "A memory limit, such as 4GB: rows beyond its share for them are kept in private temporary files.",
         "SIZE",
     ),
     _parameter(

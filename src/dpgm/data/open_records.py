@@ -4,7 +4,7 @@ Numbers are stored as ticks, labels to be discovered as codes of a private vocab
 `closed` maps every record by itself to positions of the closed, public domain.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,7 +15,8 @@ from dpgm.data.domain import Categorical, DateTime, Domain, Field, ItemSet, Nume
 from dpgm.data.fields import MAX_LABEL_BYTES, MAX_WIDTH, OTHER, Codes
 from dpgm.data.number_bins import shaped_codes
 from dpgm.data.number_fields import SECONDS, Floats
-from dpgm.data.records import Records, row_pointers, take_rows
+from dpgm.data.records import Records, index_dtype, row_pointers, take_rows
+from dpgm.data.stores import UNLIMITED, MemoryLimit, NumberStore, RowStore
 from dpgm.errors import ResourceError, UsageError
 from dpgm.validation import counted
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from dpgm.data.values import Place
 
 LOOKUP_LIMIT = 5_000_000  # numbers below this are looked up in an array
+_PIECE = 1_000_000  # values of all columns together that are looked at at once
+_LABELS_ALLOWED = 16 << 20  # bytes, whatever the memory limit
+_LABEL_BYTES = 150  # of a short label in a `Vocabulary`: a text, its number and its entry in the table of a dict
 
 
 def drop_negative(codes: NDArray[Any], lengths: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -48,10 +52,16 @@ class Vocabulary:
 
     def __init__(self) -> None:
         self.codes: dict[str, int] = {}
+        self._characters = 0
         self._table = np.full(0, -1, dtype=np.int64)  # codes of small numbers, -1 if not seen yet
 
     def __len__(self) -> int:
         return len(self.codes)
+
+    @property
+    def nbytes(self) -> int:
+        """About how much memory the labels take."""
+        return _LABEL_BYTES * len(self.codes) + self._characters + self._table.nbytes
 
     @property
     def labels(self) -> list[str]:
@@ -74,6 +84,7 @@ class Vocabulary:
                 f"a field to discover holds more than {MAX_WIDTH:,} different values, which is the limit; list its"
                 " values in the domain, or leave the column out (kind: ignored)."
             )
+        self._characters += len(label)
         return self.codes.setdefault(label, len(self.codes))
 
     def from_integers(self, values: NDArray[Any], place: "Place") -> Codes:
@@ -110,6 +121,10 @@ class NumberColumn:
         """The entries at `rows`."""
         return NumberColumn(self.ticks[rows])
 
+    def part(self, start: int, stop: int) -> "NumberColumn":
+        """The entries [start, stop), sharing memory."""
+        return NumberColumn(self.ticks[start:stop])
+
 
 @dataclass(frozen=True, eq=False)
 class CodeColumn:
@@ -121,6 +136,10 @@ class CodeColumn:
     def take(self, rows: NDArray[np.int64]) -> "CodeColumn":
         """The entries at `rows`."""
         return CodeColumn(self.codes[rows], self.vocabulary)
+
+    def part(self, start: int, stop: int) -> "CodeColumn":
+        """The entries [start, stop), sharing memory."""
+        return CodeColumn(self.codes[start:stop], self.vocabulary)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,24 +154,35 @@ class SetColumn:
         """The entries at `rows`."""
         return SetColumn(*take_rows(self.indptr, self.codes, rows), self.vocabulary)
 
+    def part(self, start: int, stop: int) -> "SetColumn":
+        """The entries [start, stop), sharing the codes."""
+        ends = self.indptr[start : stop + 1]
+        return SetColumn(ends - ends[0], self.codes[int(ends[0]) : int(ends[-1])], self.vocabulary)
+
 
 RawColumn: TypeAlias = NumberColumn | CodeColumn | SetColumn
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OpenRecords(Records):
-    """N records of an open domain, one raw column per field; `indptr` is all zeros, as there are no positions yet."""
+    """N records of an open domain, one raw column per field; `indptr` is all zeros, as there are no positions yet.
+
+    Columns that were read with a memory limit are mapped from disk, and so are those that are computed from them.
+    """
 
     columns: tuple[RawColumn, ...] = ()
+    memory_limit: MemoryLimit = UNLIMITED
 
     @classmethod
-    def of(cls, domain: Domain, count: int, columns: Sequence[RawColumn]) -> "OpenRecords":
+    def of(
+        cls, domain: Domain, count: int, columns: Sequence[RawColumn], memory_limit: MemoryLimit = UNLIMITED
+    ) -> "OpenRecords":
         """Records from one raw column per field of the domain."""
-        nothing = np.empty(0, dtype=np.int16)
-        return cls(domain, np.zeros(count + 1, dtype=np.int64), nothing, columns=tuple(columns))
+        nothing, zeros = np.empty(0, dtype=np.int16), np.broadcast_to(np.int64(0), count + 1)
+        return cls(domain, zeros, nothing, columns=tuple(columns), memory_limit=memory_limit)
 
     @classmethod
-    def of_sets(cls, records: Records, domain: Domain) -> "OpenRecords":
+    def of_sets(cls, records: Records, domain: Domain, memory_limit: MemoryLimit = UNLIMITED) -> "OpenRecords":
         """Records of one item set whose items are to be discovered, from records over all items that occur."""
         (field,) = domain.fields
         occurring = records.domain.fields[0]
@@ -160,37 +190,49 @@ class OpenRecords(Records):
             raise UsageError("items can be discovered only where the domain is one item set.")
         vocabulary = Vocabulary()
         code_of = np.array([vocabulary.code(str(label)) for label in occurring.items], dtype=np.int32)
-        codes, lengths = drop_negative(code_of[records.indices], records.lengths)
-        return cls.of(domain, len(records), (SetColumn(row_pointers(lengths), codes, vocabulary),))
+        parts = ((piece, *drop_negative(code_of[piece.indices], piece.lengths)) for piece in records.pieces())
+        sets = (
+            cls.of(domain, len(piece), (SetColumn(row_pointers(lengths), codes, vocabulary),))
+            for piece, codes, lengths in parts
+        )
+        return join_open(sets, domain, memory_limit)
 
     def __repr__(self) -> str:
         return f"OpenRecords({counted(len(self), 'record')}, {counted(len(self.columns), 'open column')})"
 
     def check(self) -> None:
         """Raise unless there is one column per field, one entry per record, and no code twice within a record."""
-        good = len(self.columns) == len(self.domain.fields)
-        for column in self.columns:
-            if isinstance(column, SetColumn):
-                rows = np.repeat(np.arange(len(self)), np.diff(column.indptr))
-                keys = rows * MAX_WIDTH + column.codes
-                good = good and len(column.indptr) == len(self.indptr) and len(np.unique(keys)) == len(keys)
-                good = good and (not len(column.codes) or int(column.codes.min()) >= 0)
-            else:
-                entries = column.ticks if isinstance(column, NumberColumn) else column.codes
-                good = good and len(entries) == len(self)
-        if not good:
+        sizes = [
+            len(column.ticks if isinstance(column, NumberColumn) else column.codes)
+            if not isinstance(column, SetColumn)
+            else len(column.indptr) - 1
+            for column in self.columns
+        ]
+        good = len(sizes) == len(self.domain.fields) and all(size == len(self) for size in sizes)
+        if not good or not all(_are_sets(piece) for piece in self.pieces()):
             raise UsageError("the raw columns do not fit the domain; read the records with `dpgm.read_records`.")
 
     def rows(self, start: int, stop: int) -> "OpenRecords":
-        """Records [start, stop)."""
+        """Records [start, stop), sharing memory."""
         start, stop, _ = slice(start, stop).indices(len(self))
-        return self.take(np.arange(start, max(start, stop)))
+        stop = max(start, stop)
+        return self._with([column.part(start, stop) for column in self.columns], stop - start)
+
+    def pieces(self) -> Iterator["OpenRecords"]:
+        """Consecutive parts of about a million values, for sums in bounded memory."""
+        codes = sum(len(column.codes) for column in self.columns if isinstance(column, SetColumn))
+        size = max(1, _PIECE * max(len(self), 1) // (len(self) * len(self.columns) + codes + 1))
+        for start in range(0, len(self), size):
+            yield self.rows(start, start + size)
+
+    def _with(self, columns: Sequence[RawColumn], count: int, domain: Domain | None = None) -> "OpenRecords":
+        return OpenRecords.of(domain or self.domain, count, columns, self.memory_limit)
 
     def take(self, rows: NDArray[Any]) -> "OpenRecords":
         """The records at `rows` (row numbers in any order, or a mask of N booleans), in that order."""
         if rows.dtype == bool:
             rows = np.flatnonzero(rows)
-        return OpenRecords.of(self.domain, len(rows), [column.take(rows) for column in self.columns])
+        return self._with([column.take(rows) for column in self.columns], len(rows))
 
     def buffers(self) -> Iterator[NDArray[Any]]:
         """The underlying arrays and labels, for a digest."""
@@ -203,12 +245,16 @@ class OpenRecords(Records):
 
     def in_steps(self, domain: Domain) -> "OpenRecords":
         """These records in the ticks of a domain whose steps (units, decimal places) have been discovered."""
+        limit = self.memory_limit.split(len(self.columns))
         columns: list[RawColumn] = []
         for column, before, after in zip(self.columns, self.domain.fields, domain.fields, strict=True):
             if isinstance(column, NumberColumn) and before != after:
-                column = NumberColumn(_in_steps(column.ticks, after))
+                store = NumberStore(np.float64, limit)
+                for start in range(0, len(column.ticks), _PIECE):
+                    store.append(_in_steps(column.ticks[start : start + _PIECE], after))
+                column = NumberColumn(store.finish())
             columns.append(column)
-        return OpenRecords.of(domain, len(self), columns)
+        return self._with(columns, len(self), domain)
 
     def closed(self, domain: Domain, fallbacks: Mapping[str, int]) -> Records:
         """These records as positions of a closed domain.
@@ -218,23 +264,43 @@ class OpenRecords(Records):
             fallbacks: by name of a field, the position (within the field) of values that are not published and, if the
                 field has no position for "missing", of missing ones.
         """
+        positions = [_closed_positions(*pair) for pair in zip(self.columns, domain.fields, strict=True)]
+        store = RowStore(np.dtype(index_dtype(domain.width)), self.memory_limit)
+        for piece in self.pieces():
+            records = piece._closed(domain, fallbacks, positions)
+            store.append(records.lengths, records.indices)
+        return Records(domain, *store.finish())
+
+    def _closed(self, domain: Domain, fallbacks: Mapping[str, int], positions: Sequence[Codes | None]) -> Records:
         parts: list[tuple[Codes, NDArray[np.int64] | None]] = []
-        for column, field, offset in zip(self.columns, domain.fields, domain.offsets, strict=True):
+        fields = zip(self.columns, domain.fields, domain.offsets, positions, strict=True)
+        for column, field, offset, position_of in fields:
             if isinstance(column, SetColumn):
-                codes, lengths = drop_negative(_closed_codes(column, field), np.diff(column.indptr))
+                codes, lengths = drop_negative(_looked_up(column, position_of), np.diff(column.indptr))
                 parts.append((codes + offset, lengths))
                 continue
             if isinstance(column, NumberColumn):
                 assert isinstance(field, ShapedNumber)
                 codes = shaped_codes(field, column.ticks)
             else:
-                codes = _closed_codes(column, field)
+                codes = _looked_up(column, position_of)
                 if field.name in fallbacks:
                     codes = np.where((codes < 0) & (column.codes >= 0), fallbacks[field.name], codes)
             has_missing = getattr(field, "missing", False)
             fallback = field.width - 1 if has_missing else fallbacks.get(field.name, 0)
             parts.append((np.where(codes < 0, fallback, codes) + offset, None))
         return join_fields(parts, len(self), domain)
+
+
+def _are_sets(piece: OpenRecords) -> bool:
+    """Whether no record has a code twice in a column of sets."""
+    for column in piece.columns:
+        if isinstance(column, SetColumn) and len(column.codes):
+            rows = np.repeat(np.arange(len(piece)), np.diff(column.indptr))
+            keys = np.sort(rows * MAX_WIDTH + column.codes)
+            if int(column.codes.min()) < 0 or bool((keys[1:] == keys[:-1]).any()):
+                return False
+    return True
 
 
 def join_fields(parts: Sequence[tuple[Codes, NDArray[np.int64] | None]], count: int, domain: Domain) -> Records:
@@ -257,31 +323,76 @@ def join_fields(parts: Sequence[tuple[Codes, NDArray[np.int64] | None]], count: 
 
 def concatenate_open(parts: Sequence[OpenRecords]) -> OpenRecords:
     """The records of all parts, in order; vocabularies are merged."""
-    columns: list[RawColumn] = []
-    for pieces in zip(*(part.columns for part in parts), strict=True):
-        if isinstance(pieces[0], NumberColumn):
-            columns.append(NumberColumn(np.concatenate([piece.ticks for piece in pieces])))
-            continue
-        vocabulary, codes = _merged_codes(pieces)
-        if isinstance(pieces[0], SetColumn):
-            lengths = np.concatenate([np.diff(piece.indptr) for piece in pieces])
-            columns.append(SetColumn(row_pointers(lengths), codes, vocabulary))
+    return join_open(parts, parts[0].domain, UNLIMITED)
+
+
+def join_open(parts: Iterable[OpenRecords], domain: Domain, memory_limit: MemoryLimit) -> OpenRecords:
+    """The records of all parts, in order, on disk where they exceed the memory limit; vocabularies are merged."""
+    joined: list[_Joined] = []
+    count = 0
+    for part in parts:
+        joined = joined or [_Joined(column, memory_limit.split(len(part.columns))) for column in part.columns]
+        for one, column in zip(joined, part.columns, strict=True):
+            one.append(column)
+        count += len(part)
+        _refuse_labels([one.vocabulary for one in joined], memory_limit)
+    return OpenRecords.of(domain, count, [one.finish() for one in joined], memory_limit)
+
+
+def _refuse_labels(vocabularies: Sequence[Vocabulary | None], memory_limit: MemoryLimit) -> None:
+    """Refuse labels that take more memory than rows may: labels stay in memory, unlike rows."""
+    if memory_limit.limit is None:
+        return
+    needed = sum(one.nbytes for one in vocabularies if one is not None)
+    if needed > max(memory_limit.limit, _LABELS_ALLOWED):
+        raise ResourceError(
+            f"the different values of the columns to discover take more than {needed >> 20:,} MB, which is a quarter of"
+            " what `memory` leaves; raise it, list the values in the domain, or leave out columns in which nearly"
+            " every row has a value of its own (kind: ignored)."
+        )
+
+
+class _Joined:
+    """A raw column that grows part by part."""
+
+    def __init__(self, first: RawColumn, memory_limit: MemoryLimit) -> None:
+        self._first = self.vocabulary = None if isinstance(first, NumberColumn) else first.vocabulary
+        self._numbers = NumberStore(np.float64 if isinstance(first, NumberColumn) else np.int32, memory_limit)
+        self._sets = RowStore(np.dtype(np.int32), memory_limit)
+
+    def append(self, column: RawColumn) -> None:
+        """Append a column of the same kind."""
+        if isinstance(column, NumberColumn):
+            self._numbers.append(column.ticks)
+        elif isinstance(column, CodeColumn):
+            self._numbers.append(self._merged(column))
         else:
-            columns.append(CodeColumn(codes, vocabulary))
-    return OpenRecords.of(parts[0].domain, sum(len(part) for part in parts), columns)
+            self._sets.append(np.diff(column.indptr), self._merged(column))
+        self._kind = type(column)
 
+    def _merged(self, column: CodeColumn | SetColumn) -> NDArray[np.int32]:
+        """The codes in a vocabulary with the labels of all parts."""
+        if column.vocabulary is self._first is self.vocabulary:
+            return column.codes
+        assert column.vocabulary is not None
+        assert self._first is not None
+        if self.vocabulary is self._first:
+            self.vocabulary = Vocabulary()
+            for label in self._first.labels:
+                self.vocabulary.code(label)
+        assert self.vocabulary is not None
+        code_of = np.array(
+            [*map(self.vocabulary.code, column.vocabulary.labels), -1], dtype=np.int32
+        )  # the last: -1
+        return code_of[column.codes]
 
-def _merged_codes(pieces: Sequence[Any]) -> tuple[Vocabulary | None, NDArray[np.int32]]:
-    """A vocabulary with the labels of all pieces, and their codes in it."""
-    shared = pieces[0].vocabulary
-    if all(piece.vocabulary is shared for piece in pieces):
-        return shared, np.concatenate([piece.codes for piece in pieces])
-    merged, parts = Vocabulary(), []
-    for piece in pieces:
-        labels = piece.vocabulary.labels
-        code_of = np.array([*(merged.code(label) for label in labels), -1], dtype=np.int32)  # the last for code -1
-        parts.append(code_of[piece.codes])
-    return merged, np.concatenate(parts)
+    def finish(self) -> RawColumn:
+        """The whole column."""
+        if self._kind is SetColumn:
+            return SetColumn(*self._sets.finish(), self.vocabulary)
+        if self._kind is CodeColumn:
+            return CodeColumn(self._numbers.finish(), self.vocabulary)
+        return NumberColumn(self._numbers.finish())
 
 
 def _in_steps(values: Floats, field: Field) -> Floats:
@@ -292,13 +403,17 @@ def _in_steps(values: Floats, field: Field) -> Floats:
     return field.format.ticks(values)
 
 
-def _closed_codes(column: CodeColumn | SetColumn, field: Field) -> Codes:
-    """Positions within a closed field; -1 if the value is missing, or neither published nor counted as "other"."""
-    if column.vocabulary is None:
-        return column.codes.astype(np.int64)
+def _closed_positions(column: RawColumn, field: Field) -> Codes | None:
+    """The position within a closed field of every label of a column, -1 if neither published nor "other"; last, -1."""
+    if isinstance(column, NumberColumn) or column.vocabulary is None:
+        return None
     assert isinstance(field, (ItemSet, Categorical))
     published = field.items if isinstance(field, ItemSet) else field.values
     known = {str(label): at for at, label in enumerate(published)}
     unlisted = known[OTHER] if isinstance(field, Categorical) and field.other else -1
-    positions = [*(known.get(label, unlisted) for label in column.vocabulary.labels), -1]  # the last for code -1
-    return np.array(positions, dtype=np.int64)[column.codes]
+    return np.array([*(known.get(label, unlisted) for label in column.vocabulary.codes), -1], dtype=np.int64)
+
+
+def _looked_up(column: CodeColumn | SetColumn, position_of: Codes | None) -> Codes:
+    """Positions within a closed field; -1 if the value is missing or has none."""
+    return column.codes.astype(np.int64) if position_of is None else position_of[column.codes]

@@ -22,7 +22,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -39,9 +39,18 @@ from dpgm.mechanisms.rounded_gaussian import rounded_gaussian
 STEP = 1 / 1024  # contributions are whole multiples of it, rounded down; noise and sums are integer and exact
 LARGEST_ANSWER = 1 << 28  # bytes of a published list
 USUAL_ANSWER = 1 << 20  # bytes set aside for one beforehand: public, unlike the number of sums
+_PASSED_AT_ONCE = 1 << 20  # sums
 
 # The field a value belongs to, and the value: a label, or the exact number of an atom.
 Value: TypeAlias = tuple[str, Label | float]
+
+
+class Held(Protocol):
+    """Who holds what of a private vocabulary."""
+
+    def sums(self, cap: int, randomness: Randomness) -> tuple[Sequence[Value], Tensor]:
+        """The vocabulary, and the exact sums of its values in steps; a record adds to `cap` of its values at most."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -51,6 +60,13 @@ class Holdings:
     indptr: NDArray[np.int64]
     codes: NDArray[np.int64]
     vocabulary: Sequence[Value]
+
+    def sums(self, cap: int, randomness: Randomness) -> tuple[Sequence[Value], Tensor]:
+        """See `Held`."""
+        codes, weights = weighted(self.indptr, self.codes, cap, randomness)
+        # whole numbers far below 2^53: the floating-point sums are exact
+        total = np.bincount(codes, weights, minlength=len(self.vocabulary)).astype(np.int64)
+        return self.vocabulary, torch.from_numpy(total)
 
 
 @dataclass(frozen=True)
@@ -72,7 +88,7 @@ class ThresholdQuery(Query):
     Made by `threshold_query`, which derives the threshold from delta, noise and cap: nobody retypes it.
     """
 
-    holdings: Callable[[View], Holdings] = lambda view: _nothing()
+    holdings: Callable[[View], Held] = lambda view: _nothing()
     delta: float = 0.0
     cap: int = 1
     rows: int = 1
@@ -80,13 +96,7 @@ class ThresholdQuery(Query):
 
     def sums(self, view: View, randomness: Randomness) -> tuple[Sequence[Value], Tensor]:
         """The private vocabulary, and the exact sums of its values, in steps."""
-        held = self.holdings(view)
-        indptr, codes = capped(held.indptr, held.codes, self.cap, randomness)
-        lengths = np.diff(indptr)
-        weights = np.repeat(contributions(self.cap)[lengths], lengths).astype(np.float64)
-        # whole numbers far below 2^53: the floating-point sums are exact
-        total = np.bincount(codes, weights, minlength=len(held.vocabulary)).astype(np.int64)
-        return held.vocabulary, torch.from_numpy(total)
+        return self.holdings(view).sums(self.cap, randomness)
 
     def sums_of_all(self, view: View, randomness: Randomness) -> tuple[Sequence[Value], Tensor]:
         """The private vocabulary of all processes, each value once, and its exact sums over all of their rows.
@@ -110,7 +120,7 @@ class ThresholdQuery(Query):
 
 
 def threshold_query(
-    holdings: Callable[[View], Holdings], *, noise: float, delta: float, cap: int, rows: int = 1
+    holdings: Callable[[View], Held], *, noise: float, delta: float, cap: int, rows: int = 1
 ) -> ThresholdQuery:
     """The question which values many records hold, with the threshold that keeps delta.
 
@@ -161,6 +171,15 @@ def contributions(cap: int) -> NDArray[np.int64]:
     return steps
 
 
+def weighted(
+    indptr: NDArray[np.int64], codes: NDArray[np.int64], cap: int, randomness: Randomness
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The codes that records add to, at most `cap` of each, and what each adds in steps."""
+    indptr, codes = capped(indptr, codes, cap, randomness)
+    lengths = np.diff(indptr)
+    return codes, np.repeat(contributions(cap)[lengths], lengths).astype(np.float64)
+
+
 def capped(
     indptr: NDArray[np.int64], codes: NDArray[np.int64], cap: int, randomness: Randomness
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -183,12 +202,15 @@ def passed(
     labels: Sequence[Value], exact: Tensor, query: ThresholdQuery, noise: float, randomness: Randomness
 ) -> Tensor:
     """The published list as bytes: field, value and noisy sum of everything at or above the threshold, sorted."""
-    # A long record may hold far more values than `cap`; delta covers those it adds to, and no others take part.
-    held = np.flatnonzero(exact.numpy())
     std = math.nextafter(noise * query.sensitivity / STEP, math.inf)
-    noisy = exact.numpy()[held] + (rounded_gaussian(len(held), std, randomness) if len(held) else 0)
-    above = np.flatnonzero(noisy >= round(query.threshold / STEP))
-    found = [(labels[held[at]], int(noisy[at]) * STEP) for at in above.tolist()]
+    found = []
+    for start in range(0, len(exact), _PASSED_AT_ONCE):
+        sums = exact[start : start + _PASSED_AT_ONCE].numpy()
+        # A long record may hold far more values than `cap`; delta covers those it adds to, and no others take part.
+        held = np.flatnonzero(sums)
+        noisy = sums[held] + (rounded_gaussian(len(held), std, randomness) if len(held) else 0)
+        above = np.flatnonzero(noisy >= round(query.threshold / STEP))
+        found += [(labels[start + int(held[at])], int(noisy[at]) * STEP) for at in above.tolist()]
     # The order in which rows first showed the values is private: sort by what is published.
     found.sort(key=lambda one: (one[0][0], isinstance(one[0][1], str), one[0][1]))
     document = json.dumps([[name, value, total] for (name, value), total in found], ensure_ascii=False)

@@ -156,7 +156,7 @@ def product_memory(
 ) -> float:
     """Estimated memory of fitting, in bytes: components and, for tables, pairs of components."""
     components = component_count(sizes.width, plan.records, rules.fit)
-    memory = costs.component_number * components * sizes.width
+    memory = costs.mixture + costs.component_number * components * sizes.width
     if _maximises_entropy(domain, rules):
         memory += costs.overlap_column * components**2 * len(domain.table_columns)
     return memory

@@ -4,6 +4,7 @@ A record is in one bin of each histogram, so the sensitivity is the square root 
 numbers too: columns are counted in ticks, whole multiples of their unit.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import sqrt
 from typing import ClassVar
@@ -30,12 +31,13 @@ from dpgm.statistics.statistic import Floats, Ints, Words
 BOUNDS, HISTOGRAMS = "value bounds", "number histograms"
 
 
-def _ticks(view: View, column: int) -> Floats:
-    """The values of one column in ticks, NaN where missing."""
-    assert isinstance(view.records, OpenRecords)
-    raw = view.records.columns[column]
-    assert isinstance(raw, NumberColumn)
-    return raw.ticks
+def _pieces(view: View, column: int) -> Iterator[Floats]:
+    """The values of one column in ticks, NaN where missing, piece by piece."""
+    for piece in view.records.pieces():
+        assert isinstance(piece, OpenRecords)
+        raw = piece.columns[column]
+        assert isinstance(raw, NumberColumn)
+        yield raw.ticks
 
 
 def _by_special(ticks: Floats, specials: tuple[float, ...]) -> tuple[Ints, Floats]:
@@ -113,8 +115,13 @@ class NumberHistograms:
         return Query(self._sum, sensitivity, (sum(sum(counted.sizes) for counted in self.columns),), grid=1.0)
 
     def _sum(self, view: View) -> Tensor:
-        parts = [counted.counts(_ticks(view, counted.column)) for counted in self.columns]
-        return torch.from_numpy(np.concatenate(parts))
+        columns = []
+        for counted in self.columns:
+            counts = np.zeros(sum(counted.sizes), dtype=np.int64)
+            for ticks in _pieces(view, counted.column):
+                counts += counted.counts(ticks)
+            columns.append(counts)
+        return torch.from_numpy(np.concatenate(columns))
 
     def split(self, value: Tensor) -> list[NumberCounts]:
         """The released counts, one `NumberCounts` per column."""
@@ -156,10 +163,11 @@ class BoundHistograms:
         counts = np.zeros(self.query().shape, dtype=np.int64)
         settings = zip(self.columns, self.dates, self.steps, self.specials, strict=True)
         for row, (column, date, step, specials) in zip(counts, settings, strict=True):
-            _, present = _by_special(_ticks(view, column), specials)
-            slots = bound_slot(present) if date is None else year_slot(present, date)
-            row[:BOUND_SLOTS] = np.bincount(slots, minlength=BOUND_SLOTS)
-            if step:
-                slots = places_slot(present) if date is None else unit_slot(present * date)
-                row[BOUND_SLOTS:] = np.bincount(slots, minlength=STEP_SLOTS)
+            for ticks in _pieces(view, column):
+                _, present = _by_special(ticks, specials)
+                slots = bound_slot(present) if date is None else year_slot(present, date)
+                row[:BOUND_SLOTS] += np.bincount(slots, minlength=BOUND_SLOTS)
+                if step:
+                    slots = places_slot(present) if date is None else unit_slot(present * date)
+                    row[BOUND_SLOTS:] += np.bincount(slots, minlength=STEP_SLOTS)
         return torch.from_numpy(counts)

@@ -8,8 +8,9 @@ estimates with whole fits.
 
 from dataclasses import dataclass
 
-from dpgm.data.domain import Domain
+from dpgm.data.domain import Domain, ItemSet
 from dpgm.data.records import index_dtype
+from dpgm.data.stores import PROCESS_BYTES
 from dpgm.statistics.fourier_features import expected_profile
 
 
@@ -76,11 +77,15 @@ class CostRules:
     mwem_item: float = 2.0e-7
     mwem_pair: float = 1.1e-7
 
-    # -- memory in bytes: the process with its libraries; per number in the components of a mixture; while rows are
-    #    joined, 0.9 times their own size; per parameter of a network; per cell of a batch; the cache of k-means.
-    process: int = 500_000_000
+    # -- memory in bytes: the process with its libraries; of mixtures, their compiled loops and optimiser, and per
+    #    number in the components; copies of rows while they are joined, and while they are grouped by person (fits
+    #    of 5 million rows x 8: docs/performance.md); per parameter of a network; per cell of a batch; the cache of
+    #    k-means.
+    process: int = PROCESS_BYTES
+    mixture: int = 80_000_000
     component_number: float = 160.0
-    joining: float = 0.9
+    joining: float = 1.4
+    grouping: float = 1.5
     parameter: float = 24.0
     batch_cell: float = 12.0
     kmeans_cache: int = 512_000_000
@@ -112,6 +117,13 @@ class Sizes:
     def row_bytes(self) -> float:
         """Bytes of all rows in memory: 8 per record and 2 or 4 per item."""
         return self.records * (8 + self.items * index_dtype(self.width)().itemsize)
+
+
+def open_bytes(sizes: Sizes, domain: Domain) -> float:
+    """Bytes of all rows of an open domain, besides those of its closed records: 8 per number, 4 per item of a set."""
+    sets = sum(isinstance(field, ItemSet) for field in domain.fields)
+    singles = len(domain.fields) - sets
+    return sizes.records * (8 * len(domain.fields) + 4 * max(sizes.items - singles, 0.0) * (sets > 0))
 
 
 @dataclass(frozen=True)

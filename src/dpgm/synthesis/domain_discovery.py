@@ -13,7 +13,6 @@ post-processing. The family that is fitted afterwards sees an ordinary closed do
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +20,12 @@ from numpy.typing import NDArray
 from dpgm.data.domain import Categorical, Date, DateTime, Domain, Field, ItemSet, Label, Numeric
 from dpgm.data.number_fields import SECONDS, OpenNumber
 from dpgm.data.number_grids import BOUND_SLOTS, MOST_PLACES, UNITS, YEARS, clock_day, grid_of, needs_atoms
-from dpgm.data.open_records import NumberColumn, OpenRecords, RawColumn, SetColumn
+from dpgm.data.open_records import OpenRecords
 from dpgm.data.records import Records
 from dpgm.errors import BudgetError
 from dpgm.mechanisms.gateway import Gateway
-from dpgm.mechanisms.query import Measures, View
-from dpgm.mechanisms.threshold import Discovered, Holdings, Value, threshold_query
+from dpgm.mechanisms.query import Measures
+from dpgm.mechanisms.threshold import Discovered, threshold_query
 from dpgm.privacy.calibration import Spend
 from dpgm.statistics.number_histograms import (
     BOUNDS,
@@ -38,6 +37,7 @@ from dpgm.statistics.number_histograms import (
 from dpgm.statistics.statistic import ask, in_words
 from dpgm.strategy.protocol import FitPlan
 from dpgm.synthesis.discovery_rules import RULES, DiscoveryRules
+from dpgm.synthesis.held_values import Bounds, HeldValues
 from dpgm.synthesis.number_shapes import (
     Shaped,
     estimate_bounds,
@@ -51,8 +51,6 @@ from dpgm.synthesis.number_shapes import (
 )
 from dpgm.validation import counted
 
-Codes: TypeAlias = NDArray[np.int64]
-Bounds: TypeAlias = dict[str, tuple[float, float]]  # low and high in ticks, by field name
 VALUES = "discovered values"
 MEASURES = in_words(
     BoundHistograms.words,
@@ -248,54 +246,6 @@ def _discover_bounds(
     return bounds, stepped
 
 
-@dataclass
-class _ValuesOfRecords:
-    """Which records have which of the values to be discovered; computed once for the same rows."""
-
-    domain: Domain
-    ranges: Bounds
-    rows: Records | None = None
-    values: Holdings | None = None
-
-    def __call__(self, view: View) -> Holdings:
-        if self.values is None or self.rows is not view.records:
-            self.rows, self.values = view.records, self._find(view.records)
-        return self.values
-
-    def _find(self, records: Records) -> Holdings:
-        vocabulary: list[Value] = []
-        rows, codes = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
-        for field, column in zip(self.domain.fields, _open(records).columns, strict=True):
-            row, code, labels = _values_of(column, self.ranges.get(field.name))
-            rows.append(row)
-            codes.append(code + len(vocabulary))
-            vocabulary += [(field.name, label) for label in labels]
-        row, code = np.concatenate(rows), np.concatenate(codes)
-        if sum(len(part) > 0 for part in rows) > 1:  # one column is in order already
-            code = code[np.argsort(row, kind="stable")]
-        indptr = np.zeros(len(records) + 1, dtype=np.int64)
-        np.cumsum(np.bincount(row, minlength=len(records)), out=indptr[1:])
-        return Holdings(indptr, code, vocabulary)
-
-
-def _values_of(column: RawColumn, bounds: tuple[float, float] | None) -> tuple[Codes, Codes, Sequence[Any]]:
-    """Rows and codes of the values to be discovered in a column, and the label of every code.
-
-    Empty if there is nothing to discover: numbers without `bounds`, and columns without a vocabulary.
-    """
-    if isinstance(column, NumberColumn) and bounds is not None:
-        rows = np.flatnonzero((column.ticks >= bounds[0]) & (column.ticks <= bounds[1]))  # false where missing
-        distinct, codes = np.unique(column.ticks[rows], return_inverse=True)
-        return rows, codes, [int(tick) if tick == int(tick) else tick for tick in distinct.tolist()]
-    if isinstance(column, NumberColumn) or column.vocabulary is None:
-        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), ()
-    if isinstance(column, SetColumn):
-        rows = np.repeat(np.arange(len(column.indptr) - 1), np.diff(column.indptr))
-        return rows, column.codes.astype(np.int64), column.vocabulary.labels
-    rows = np.flatnonzero(column.codes >= 0)
-    return rows, column.codes[rows].astype(np.int64), column.vocabulary.labels
-
-
 def _discover_values(
     gateway: Gateway, plan: FitPlan, domain: Domain, bounds: Bounds, rules: DiscoveryRules
 ) -> Discovered:
@@ -304,7 +254,7 @@ def _discover_values(
     ranges = {field.name: bounds[field.name] for field in _with_found_atoms(domain)}
     sets = sum(isinstance(field, ItemSet) and field.discover for field in domain.fields)
     query = threshold_query(
-        _ValuesOfRecords(domain, ranges),
+        lambda view: HeldValues(_open(view.records), domain, ranges),
         noise=plan.noise(VALUES),
         delta=plan.mechanism(VALUES).delta,
         cap=_single_valued(domain) + sets * rules.items_cap,

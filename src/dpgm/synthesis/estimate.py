@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import torch
 
 from dpgm.data.domain import Domain
+from dpgm.data.stores import bytes_of, rows_share, size_text
 from dpgm.errors import ResourceError
 from dpgm.products.rules import ProductRules
-from dpgm.strategy.rules import RULES, CostRules, Sizes
+from dpgm.strategy.rules import RULES, CostRules, Sizes, open_bytes
 from dpgm.synthesis.plan import Plan
 from dpgm.synthesis.strategies import strategy_of
 
@@ -32,8 +33,7 @@ class Estimate:
     memory: int
 
     def __str__(self) -> str:
-        size = f"{self.memory / 1e9:.1f} GB" if self.memory >= 1e9 else f"{self.memory / 1e6:.0f} MB"
-        return f"about {_duration(self.seconds)}, {size}"
+        return f"about {_duration(self.seconds)}, {size_text(self.memory)}"
 
 
 def _duration(seconds: float) -> str:
@@ -50,18 +50,22 @@ def estimate_fit(
     *,
     memory: int | None = None,
     processes: int = 1,
+    grouped: bool = False,
     rules: CostRules = RULES,
 ) -> Estimate:
     """Time and memory of a fit on a CPU of the given speed (see `machine_speed`), without reading the data.
 
-    Rows beyond a quarter of the `memory` limit stay on disk; `processes` share the records.
+    Rows beyond their share of the `memory` limit stay on disk; `processes` share the records. `grouped` are the rows of
+    the long shape.
     """
     known = Domain.of_items(plan.width or ProductRules().budget.unknown_width) if domain is None else domain
     sizes = Sizes.of(plan.records, known, processes)
     seconds = rules.fixed + sizes.records * (rules.per_record + rules.per_item * sizes.items)
-    rows = sizes.row_bytes if memory is None else min(sizes.row_bytes, memory / 4)
+    most = float("inf") if memory is None else rows_share(memory)
+    rows = min(sizes.row_bytes, most) * (1 + rules.joining + (rules.grouping if grouped else 0))
+    rows += min(open_bytes(sizes, known), most) if known.is_open else 0
     work = strategy_of(plan.settings.model).work(plan, sizes, domain, rules)
-    most_bytes = int(rules.process + rows + max(rows * rules.joining, work.memory))
+    most_bytes = int(rules.process + rows + work.memory)
     return Estimate((seconds + work.seconds) / speed, most_bytes)
 
 
@@ -73,6 +77,15 @@ def check_memory(plan: Plan, domain: Domain, rules: CostRules = RULES) -> None:
         raise ResourceError(
             f"this fit needs about {needed / 2**30:.1f} GB and this machine has {available / 2**30:.1f}; use a smaller "
             "domain, or fewer clusters where there are any."
+        )
+
+
+def check_limit(expected: Estimate, memory: str | int) -> None:
+    """Refuse a fit that needs more memory than it is allowed."""
+    if expected.memory > bytes_of(memory):
+        raise ResourceError(
+            f"this fit needs about {size_text(expected.memory)} and `memory` allows {size_text(bytes_of(memory))};"
+            " allow more, or use a smaller domain."
         )
 
 

@@ -27,8 +27,8 @@ from dpgm.data.formats import Source
 from dpgm.data.read.frames import FrameRecords, read_frame
 from dpgm.data.read.options import FileKeywords, Paths, ReadKeywords, ReadOptions
 from dpgm.data.read.readers import read_source
-from dpgm.data.read.storage import bytes_of
 from dpgm.data.records import Records
+from dpgm.data.stores import bytes_of
 from dpgm.errors import NotFittedError, UsageError
 from dpgm.kernels import parallel
 from dpgm.kernels.devices import full_precision

@@ -29,6 +29,7 @@ from dpgm.errors import InputError, ResourceError, UsageError
 
 ARRAYS = ("npz", "npy", "idx", "png")  # formats read here
 _CELLS, _FEW_CELLS = 20_000_000, 2_000_000  # read at once; the smaller number is for limited memory
+_NPZ_COPIES = 3  # of the arrays of a file: as loaded, as pieces of records, and as records
 _MAX_BYTES = 1 << 36
 _MAX_LISTED = 5  # names of arrays in a message
 
@@ -39,10 +40,10 @@ def read_array(source: Input, name: str, options: ReadOptions) -> tuple[Records,
     if name == "idx":
         array = read_idx(source, options)
     elif name == "png":
-        array = read_picture_folder(source)
+        array = read_picture_folder(source, options)
     else:
         source.refuse_member(f".{name} files")
-        array = _read_npz(source) if name == "npz" else _read_npy(source)
+        array = _read_npz(source, options) if name == "npz" else _read_npy(source)
     with _naming(source):
         if isinstance(array, Pictures):
             records = _picture_records(array, options, of_bytes=name != "npz")
@@ -64,7 +65,7 @@ def _picture_records(pictures: Pictures, options: ReadOptions, *, of_bytes: bool
     records = _dense_records(pictures.images, replace(options, domain=Domain((image,))))
     if pictures.labels is None:
         return Records(domain, records.indptr, records.indices)
-    return labelled(records, pictures.labels, domain)
+    return labelled(records, pictures.labels, domain, options.memory_limit)
 
 
 @contextmanager
@@ -76,7 +77,7 @@ def _naming(source: Input) -> Iterator[None]:
         raise InputError(f"{source}: {error}") from None
 
 
-def _read_npz(source: Input) -> Any:
+def _read_npz(source: Input, options: ReadOptions) -> Any:
     """A scipy sparse matrix, or the only array of a file."""
     import scipy.sparse
 
@@ -84,6 +85,7 @@ def _read_npz(source: Input) -> Any:
     unpacked = sum(one.file_size for one in members)
     if unpacked > _MAX_BYTES or (unpacked > 1 << 32 and unpacked > 1000 * source.path.stat().st_size):
         raise ResourceError(f"{source}: would unpack to {unpacked >> 30} GB; split it.")
+    options.refuse_beyond_memory(source, _NPZ_COPIES * unpacked, "save the matrix as .npy or Parquet")
     names = [one.filename.removesuffix(".npy") for one in members]
     if {"images", "labels"} <= {*names}:
         return _labelled_arrays(source)

@@ -35,8 +35,9 @@ from dpgm.data.items import (
 )
 from dpgm.data.person_columns import named_like_persons
 from dpgm.data.read.options import NEEDS_DOMAIN, ReadOptions
-from dpgm.data.read.storage import Persons, RowStore, join_records, limit_rows_per_person
-from dpgm.data.records import Records, index_dtype, row_pointers, sort_rows
+from dpgm.data.read.storage import Persons, join_records, limit_rows_per_person
+from dpgm.data.records import Records, index_dtype, row_pointers, sort_rows, take_rows
+from dpgm.data.stores import NumberStore, RowStore
 from dpgm.data.values import Place, floats, in_column, required_floats, with_plain_numbers, written_numbers
 from dpgm.errors import InputError, UsageError
 from dpgm.validation import near
@@ -44,6 +45,7 @@ from dpgm.validation import near
 _ONES = ("1", "true", "True", "TRUE")
 _ZEROS = ("0", "false", "False", "FALSE")
 _COUNTED_AT_ONCE = 4_000_000  # rows
+_TAKEN_AT_ONCE = 1 << 16  # persons
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,7 @@ def read_columns(columns: Columns, options: ReadOptions) -> tuple[Records, Sourc
     if shape == "long":
         records, layout = _long(columns, options)
         return records, Source("person", options.domain is None, "long", layout)
-    person, persons = options.person, Persons()
+    person, persons = options.person, Persons(options.memory_limit)
     if person is not None:
         columns.required(person, "person")
         columns = replace(columns, chunks=_collecting_persons(columns.chunks, person, persons))
@@ -141,7 +143,8 @@ def read_columns(columns: Columns, options: ReadOptions) -> tuple[Records, Sourc
     source = Source("row", shape == "basket" and options.domain is None, shape, layout)
     if person is None:
         return records, replace(source, like_persons=_like_persons(columns, options, shape))
-    records = limit_rows_per_person(records, persons, options.rows_per_person, columns.file)
+    most, limit = options.rows_per_person, options.memory_limit
+    records = limit_rows_per_person(records, persons, most, columns.file, limit)
     return records, replace(source, unit="person", rows_per_person=options.rows_per_person or 1)
 
 
@@ -276,7 +279,7 @@ def _long(columns: Columns, options: ReadOptions) -> tuple[Records, Layout | Non
     item = columns.required(options.item, "item")
     count = None if options.count is None else columns.required(options.count, "count")
     items = items_of(columns.file, options)
-    persons, parts = Persons(), []
+    persons = Persons(options.memory_limit)
     for chunk in columns.chunks:
         who, what = flat_column(chunk.table, person), flat_column(chunk.table, item)
         place, counted = chunk.place, None
@@ -288,21 +291,12 @@ def _long(columns: Columns, options: ReadOptions) -> tuple[Records, Layout | Non
             who, what, rows = _one_item_per_row(who, what)
             counted = None if counted is None else counted[rows]
             place = _at_rows(place, rows)
-        persons.add(who, in_column(place, person))
         codes = item_codes(empty_as_null(what), items, in_column(place, item))
         if counted is not None:
             codes[~counted] = -1
-        parts.append(codes.astype(_code_type(options)))
+        persons.add(who, in_column(place, person), codes.astype(_code_type(options)))
     domain, position = _domain_of(items, options, columns.file, plain_name(item))
-    rows, total = persons.finish()
-    flat: NDArray[Any] = np.concatenate(parts)
-    parts.clear()
-    if flat.min() < 0:
-        known = flat >= 0
-        rows, flat = rows[known], flat[known]
-    if position is not None:
-        flat = position.astype(index_dtype(domain.width))[flat]
-    records = Records(domain, *_group_by_row(rows, flat, total, domain.width))
+    records = Records(domain, *_grouped(persons, position, domain.width, options))
     has_names = options.header is not False  # else columns are referred to by their numbers
     return records, Layout("long", options.person, options.item) if has_names else Layout("long")
 
@@ -319,6 +313,36 @@ def _one_item_per_row(persons: pa.Array, lists: pa.Array) -> tuple[pa.Array, pa.
 
 def _at_rows(place: Place, rows: Any) -> Place:
     return lambda at: place(int(rows[at]))
+
+
+def _grouped(
+    persons: Persons, position: NDArray[np.int64] | None, width: int, options: ReadOptions
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """CSR arrays of one row per person, in the order in which persons first appear."""
+    limit = options.memory_limit
+    groups = RowStore(np.dtype(index_dtype(width)), limit.split(2))
+    first_rows = NumberStore(np.complex128, limit.split(4))  # the row of each, and its number among the groups
+    whole = not persons.on_disk
+    for group in persons.groups():
+        rows, codes = group.persons, group.codes
+        first = group.rows[np.unique(rows, return_index=True)[1]] if not whole else None
+        if codes.min() < 0:
+            known = codes >= 0
+            rows, codes = rows[known], codes[known]
+        if position is not None:
+            codes = position.astype(index_dtype(width))[codes]
+        indptr, codes = _group_by_row(rows, codes, group.count, width)
+        if first is None:
+            return indptr, codes
+        first_rows.append(first + 1j * np.arange(len(first_rows), len(first_rows) + group.count))
+        groups.append(np.diff(indptr), codes)
+    order, (indptr, codes) = first_rows.finish(), groups.finish()
+    order.sort()  # by the first row; mapped from disk, this takes no memory
+    ordered = RowStore(np.dtype(index_dtype(width)), limit.split(2))
+    for start in range(0, len(order), _TAKEN_AT_ONCE):
+        pointers, taken = take_rows(indptr, codes, order[start : start + _TAKEN_AT_ONCE].imag.astype(np.int64))
+        ordered.append(np.diff(pointers), taken)
+    return ordered.finish()
 
 
 def _group_by_row(

@@ -24,6 +24,8 @@ _ROWS = 16_384  # per chunk
 _MAX_UNPACKED = 4 << 30
 _MAX_RATIO = 200  # sheets are XML, which compresses about twenty times
 _RATIO_FROM = 64 << 20
+_SHARED_TEXTS = "sharedStrings.xml"
+_TEXT_COPIES = 3  # bytes of memory per byte of the list of texts: 60 for a short text, which takes 20 there
 _MAX_LISTED = 5  # names of sheets in a message
 _TITLE_ROWS = 20  # at the top, searched for a title
 _FAULT = "is not a readable Excel workbook (.xlsx), or is damaged; save it again, or as CSV."
@@ -33,6 +35,7 @@ def excel_columns(source: Input, options: ReadOptions, *, draft: bool) -> Column
     """A sheet of a workbook as named columns; the first row names them unless the option `header` is False."""
     if draft:
         _refuse_title(source, options)
+    _refuse_texts(source, options)
     first = next(islice(_rows(source), options.skip_lines, None), None)
     if first is None:
         raise InputError(f"{source}: holds no records; give a file with at least one.")
@@ -125,6 +128,13 @@ def _check_size(source: Input) -> None:
     packed = source.path.stat().st_size
     if unpacked > _MAX_UNPACKED or (unpacked > _RATIO_FROM and unpacked > _MAX_RATIO * packed):
         raise ResourceError(f"{source}: would unpack to {unpacked >> 20:,} MB; save the sheet as CSV.")
+
+
+def _refuse_texts(source: Input, options: ReadOptions) -> None:
+    """Refuse a workbook whose texts, which stand in a list that is read whole, take more than the memory allowed."""
+    members = zip_members(source.path, f"{source}: {_FAULT}")
+    texts = sum(one.file_size for one in members if one.filename.endswith(_SHARED_TEXTS))
+    options.refuse_beyond_memory(source, _TEXT_COPIES * texts, "save the sheet as CSV")
 
 
 def _texts(row: tuple[Any, ...], where: str) -> list[str | None]:

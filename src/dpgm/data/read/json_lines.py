@@ -4,27 +4,27 @@ The options and the domain say which members are read. Every value is converted 
 types changes no other row.
 """
 
+import codecs
 import json
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import islice
-from typing import Any, TypeAlias
+from itertools import chain, islice
+from typing import IO, Any, TypeAlias
 
 import pyarrow as pa
 
 from dpgm.data.domain import Image, ItemSet
 from dpgm.data.formats import Shape
 from dpgm.data.read.columns import Chunk, Columns
-from dpgm.data.read.lines import blocks_of
-from dpgm.data.read.opening import Input, read_all
+from dpgm.data.read.lines import BLOCK, MAX_LINE, blocks_of
+from dpgm.data.read.opening import Input, open_bytes
 from dpgm.data.read.options import UTF8, ReadOptions
 from dpgm.data.values import Place, Reader, any_type, in_column, numbered, object_lists, object_texts
 from dpgm.errors import InputError, UsageError
 
 _DEFAULT_NAME = "items"  # of a list that is not a member of an object
-_ROWS = 32_768  # per chunk: as objects, a short line takes a hundred times its bytes
-_MAX_ARRAY = 1 << 30  # bytes of one array
+_ROWS = 8_192  # per chunk: as objects, a short line takes a hundred times its bytes
 _SPACE = re.compile(r"[ \t\r\n]*")
 _Object: TypeAlias = dict[str, Any]
 _Value: TypeAlias = _Object | list[Any]
@@ -120,35 +120,71 @@ def _lines(source: Input, options: ReadOptions) -> Iterator[tuple[int, Any]]:
 
 
 def _elements(source: Input, encoding: str) -> Iterator[tuple[int, Any]]:
-    """The number and the value of every element of one JSON array; only the text is in memory as a whole."""
+    """The number and the value of every element of one JSON array, whose text is read piece by piece."""
     fault = f"{source}: is not one JSON array such as [{{...}}, {{...}}]; correct it, or save it as JSON lines."
-    try:
-        text = read_all(source, _MAX_ARRAY).decode("utf-8-sig" if encoding == UTF8 else encoding)
-    except UnicodeError:
-        raise InputError(f"{source}: is not {encoding} text; save it as UTF-8, or state its `encoding`.") from None
+    with open_bytes(source) as stream:
+        text = _Text(_decoded(stream, encoding, str(source)))
+        if text.next_mark() != "[":
+            raise InputError(fault)
+        text.at += 1
+        if text.next_mark() == "]":
+            raise InputError(f"{source}: holds no records; give a file with at least one.")
+        number, mark = 0, ","
+        while mark == ",":
+            number += 1
+            try:
+                yield number, text.next_value()
+            except (ValueError, RecursionError):
+                raise InputError(
+                    f"{source}: element {number}: is not JSON with finite numbers, or is longer than"
+                    f" {MAX_LINE >> 20} MB; correct the file."
+                ) from None
+            mark = text.next_mark()
+            text.at += 1
+        if mark != "]" or text.next_mark():
+            raise InputError(fault)
 
-    def after_space(at: int) -> int:
-        return _SPACE.match(text, at).end()  # type: ignore[union-attr]
 
-    at = after_space(0)
-    if text[at : at + 1] != "[":
-        raise InputError(fault)
-    at, number, mark = after_space(at + 1), 0, ","
-    if text[at : at + 1] == "]":
-        raise InputError(f"{source}: holds no records; give a file with at least one.")
-    while mark == ",":
-        number += 1
+def _decoded(stream: IO[bytes], encoding: str, file: str) -> Iterator[str]:
+    """The text of a stream, piece by piece."""
+    decoder = codecs.getincrementaldecoder("utf-8-sig" if encoding == UTF8 else encoding)("strict")
+    for raw in chain(iter(partial(stream.read, BLOCK), b""), [b""]):
         try:
-            value, at = _DECODER.raw_decode(text, at)
-        except (ValueError, RecursionError):
+            yield decoder.decode(raw, final=not raw)
+        except UnicodeError:
             raise InputError(
-                f"{source}: element {number}: is not JSON with finite numbers; correct the file."
+                f"{file}: is not {encoding} text; save it as UTF-8, or state its `encoding`."
             ) from None
-        yield number, value
-        at = after_space(at)
-        mark, at = text[at : at + 1], after_space(at + 1)
-    if mark != "]" or at != len(text):
-        raise InputError(fault)
+
+
+class _Text:
+    """A text that comes in pieces and is parsed from `at` on; what was parsed is forgotten."""
+
+    def __init__(self, pieces: Iterator[str]) -> None:
+        self._pieces, self._text, self.at = pieces, "", 0
+
+    def _read_on(self) -> bool:
+        piece = next(self._pieces, None)
+        self._text, self.at = self._text[self.at :] + (piece or ""), 0
+        return piece is not None
+
+    def next_mark(self) -> str:
+        """The next character that is not white space, which stays to be parsed; empty at the end."""
+        while True:
+            self.at = _SPACE.match(self._text, self.at).end()  # type: ignore[union-attr]
+            if self.at < len(self._text) or not self._read_on():
+                return self._text[self.at : self.at + 1]
+
+    def next_value(self) -> Any:
+        """The next value; an object or a list that the piece cuts is tried again with the next piece."""
+        self.next_mark()
+        while True:
+            try:
+                value, self.at = _DECODER.raw_decode(self._text, self.at)
+                return value
+            except (ValueError, RecursionError):
+                if len(self._text) - self.at > MAX_LINE or not self._read_on():
+                    raise
 
 
 def _chunks(

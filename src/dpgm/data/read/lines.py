@@ -20,7 +20,7 @@ from dpgm.data.read.options import UTF8, ReadOptions
 from dpgm.data.values import Place
 from dpgm.errors import InputError
 
-BLOCK = 4 << 20
+BLOCK, _SMALL_BLOCK = 4 << 20, 1 << 20  # bytes; the smaller one is for limited memory
 MAX_LINE = 32 << 20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LINE_END = re.compile(rb"\r\n|\n|\r")
@@ -150,7 +150,7 @@ def blocks_of(source: Input, options: ReadOptions = _DEFAULTS, *, quoted: bool) 
     file, carry, first_line = str(source), b"", 1 + options.skip_lines
     comments = _comment_pattern(options.comment) if options.comment is not None and quoted else None
     with open_bytes(source) as stream:
-        pieces: Iterator[bytes] = filter(None, _as_utf8(stream, options.encoding, file))
+        pieces: Iterator[bytes] = filter(None, _as_utf8(stream, options, file))
         if options.skip_lines:
             pieces = filter(None, chain([_after_lines(pieces, options.skip_lines, file)], pieces))
         for raw in chain(pieces, [b""]):  # the empty piece marks the end
@@ -183,10 +183,11 @@ def blocks_of(source: Input, options: ReadOptions = _DEFAULTS, *, quoted: bool) 
                 )
 
 
-def _as_utf8(stream: IO[bytes], encoding: str, file: str) -> Iterator[bytes]:
+def _as_utf8(stream: IO[bytes], options: ReadOptions, file: str) -> Iterator[bytes]:
     """The text of a stream converted to UTF-8, piece by piece."""
+    encoding, size = options.encoding, BLOCK if options.memory is None else _SMALL_BLOCK
     decoder, line = codecs.getincrementaldecoder(encoding)("strict"), 1
-    for at, raw in enumerate(chain(iter(partial(stream.read, BLOCK), b""), [b""])):
+    for at, raw in enumerate(chain(iter(partial(stream.read, size), b""), [b""])):
         if encoding == UTF8:
             if at == 0 and raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
                 raise InputError(

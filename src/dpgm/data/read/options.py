@@ -14,13 +14,12 @@ from dpgm import validation
 from dpgm.data.domain import Domain, Image, ItemSet
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.formats import Shape, check_shape, format_of
-from dpgm.data.read.storage import MemoryLimit, bytes_of
+from dpgm.data.stores import PROCESS_BYTES, MemoryLimit, bytes_of, rows_share, size_text
 from dpgm.data.values import NumberStyle
-from dpgm.errors import UsageError
+from dpgm.errors import ResourceError, UsageError
 
 Paths = str | os.PathLike[str]
 _MAX_SKIPPED_LINES = 10_000
-_ROWS_SHARE = 0.25  # of the memory limit, for rows: joining them takes as much again, the fit the rest
 _MAX_ROWS_PER_PERSON = 1000  # noise grows with them: beyond, nothing can be learned
 UTF8 = "utf-8"
 # Only encodings in which bytes mean the same at any position: in those that shift between alphabets, one row could
@@ -76,8 +75,9 @@ class ReadOptions:
         thousands: The thousands separator of numbers in text files, such as `.`, `,` or a space.
         strip_from_numbers: Texts to remove before or after numbers in text files, such as `€` or `%`.
         strip_suffix: Text to remove from the end of category values, such as a dot.
-        memory: A limit on the memory of the process, such as `4GB`: rows beyond a quarter of it are kept in a nameless
-            temporary file.
+        memory: A limit on the memory of the process, such as `4GB`. The libraries take 300 MB of it; rows beyond a
+            quarter of the rest are kept in nameless temporary files. A file that has to be read whole (`npz`, `idx`,
+            large workbooks) is refused where it needs more.
         cache: The folder of that file (default: the folder of temporary files).
 
     >>> ReadOptions(person="who", item="what").stated_shape
@@ -153,8 +153,6 @@ class ReadOptions:
                 "`rows_per_person` is for tables of one record per row; the long shape makes one record of all rows of"
                 " a person, so leave it out."
             )
-        if self.memory is not None:
-            raise UsageError("`rows_per_person` keeps all rows in memory; leave out `memory`.")
 
     @property
     def public_domain(self) -> Domain | None:
@@ -169,8 +167,21 @@ class ReadOptions:
     @property
     def memory_limit(self) -> MemoryLimit:
         """How much memory rows may take, and where further rows are stored."""
-        limit = None if self.memory is None else int(_ROWS_SHARE * bytes_of(self.memory))
-        return MemoryLimit(limit, self.cache)
+        if self.memory is None:
+            return MemoryLimit(None, self.cache)
+        return MemoryLimit(rows_share(bytes_of(self.memory)), self.cache)
+
+    def refuse_beyond_memory(self, file: object, needed: int, advice: str) -> None:
+        """Refuse a file that takes more memory than `memory` leaves; `needed` follows from the size of the file.
+
+        Raises:
+            ResourceError: the file needs more.
+        """
+        if self.memory is not None and PROCESS_BYTES + needed > bytes_of(self.memory):
+            raise ResourceError(
+                f"{file}: to read it takes about {size_text(PROCESS_BYTES + needed)} and `memory` allows"
+                f" {size_text(bytes_of(self.memory))}; allow more, or {advice}."
+            )
 
     @property
     def item_set(self) -> ItemSet | Image | None:

@@ -20,7 +20,9 @@ from dpgm.data.domain import Categorical, Domain, Image
 from dpgm.data.encoding import TableEncoder
 from dpgm.data.read.opening import Input, check_regular, locate, open_bytes, picture_files, read_all
 from dpgm.data.read.options import ReadOptions
+from dpgm.data.read.storage import join_records
 from dpgm.data.records import WHITE, Records, index_dtype
+from dpgm.data.stores import MemoryLimit
 from dpgm.errors import InputError, ResourceError
 
 _DIGITS = tuple(range(10))
@@ -71,7 +73,7 @@ class Pictures:
             raise InputError(f"the domain must list an image of {height} x {columns}{label}; correct it.")
 
 
-def labelled(images: Records, labels: pa.Array, domain: Domain) -> Records:
+def labelled(images: Records, labels: pa.Array, domain: Domain, memory_limit: MemoryLimit) -> Records:
     """Records of an image and its label, in the order of the domain's fields."""
     field = next(field for field in domain.fields if isinstance(field, Categorical))
     try:
@@ -80,11 +82,19 @@ def labelled(images: Records, labels: pa.Array, domain: Domain) -> Records:
         raise InputError(f"the labels of the images: {error}") from None
     at = domain.fields.index(field)
     dtype = index_dtype(domain.width)
-    pixels: NDArray[Any] = images.indices.astype(dtype)
-    pixels += dtype(domain.offsets[1 - at])
-    ends = images.indptr[1:] if at else images.indptr[:-1]
-    indices = np.insert(pixels, ends, codes.astype(np.int64) + domain.offsets[at])
-    return Records(domain, images.indptr + np.arange(len(images) + 1), indices)
+    codes = codes.astype(np.int64) + domain.offsets[at]
+
+    def pieces() -> Iterator[Records]:
+        first = 0
+        for piece in images.pieces():
+            pixels: NDArray[Any] = piece.indices.astype(dtype)
+            pixels += dtype(domain.offsets[1 - at])
+            ends = piece.indptr[1:] if at else piece.indptr[:-1]
+            indices = np.insert(pixels, ends, codes[first : first + len(piece)])
+            yield Records(domain, piece.indptr + np.arange(len(piece) + 1), indices)
+            first += len(piece)
+
+    return join_records(pieces(), domain, memory_limit)
 
 
 def _are_digits(labels: pa.Array) -> bool:
@@ -100,17 +110,17 @@ def _labels_that_occur(labels: pa.Array) -> tuple[Any, ...]:
 
 def read_idx(source: Input, options: ReadOptions) -> Pictures:
     """The images of an idx file, with those of the file of labels that the options name."""
-    images = _idx(source, 3)
+    images = _idx(source, 3, options)
     if options.labels is None:
         return Pictures(images)
     file = locate(options.labels)
-    labels = _idx(file, 1)
+    labels = _idx(file, 1, options)
     if len(labels) != len(images):
         raise InputError(f"{file}: holds {len(labels)} labels for {len(images)} images of {source}.")
     return Pictures(images, pa.array(labels))
 
 
-def _idx(source: Input, dimensions: int) -> NDArray[np.uint8]:
+def _idx(source: Input, dimensions: int, options: ReadOptions) -> NDArray[np.uint8]:
     with open_bytes(source) as stream:
         head = stream.read(4 + 4 * dimensions)
     if len(head) < 4 + 4 * dimensions or head[:4] != bytes((0, 0, 8, dimensions)):
@@ -122,6 +132,8 @@ def _idx(source: Input, dimensions: int) -> NDArray[np.uint8]:
         raise ResourceError(f"{source}: claims {size >> 30} GB of pixels; split it.")
     if dimensions == 3 and 0 in shape[1:]:
         raise InputError(f"{source}: claims images without pixels; get it again.")
+    # While it is read, its pieces and the whole are in memory.
+    options.refuse_beyond_memory(source, 2 * size, "save the images as .npy")
     body = read_all(source, limit=size + len(head) + (1 << 20))
     if len(body) != len(head) + size:
         raise InputError(f"{source}: holds less or more than its header says; get it again.")
@@ -138,7 +150,7 @@ def pictures_of_arrays(images: NDArray[Any], labels: NDArray[Any]) -> Pictures:
     return Pictures(images, pa.array(labels.tolist(), type=kind))
 
 
-def read_picture_folder(source: Input) -> Pictures:
+def read_picture_folder(source: Input, options: ReadOptions) -> Pictures:
     """The images of a folder; the names of its sub-folders, if there are any, are their labels."""
     try:
         import PIL.Image
@@ -164,6 +176,7 @@ def read_picture_folder(source: Input) -> Pictures:
                     raise ResourceError(
                         f"{source}: holds {len(files):,} images of {size[0]} x {size[1]}; split it."
                     )
+                options.refuse_beyond_memory(source, size[0] * size[1] * len(files), "save the images as .npy")
                 images = np.empty((len(files), *size), dtype=np.uint8)
             if size != images.shape[1:]:
                 raise InputError(

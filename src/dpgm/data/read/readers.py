@@ -273,7 +273,7 @@ def read_with_discovery(
     if domain is None:
         separator = options.item_separator or None
         domain = Domain((ItemSet(records.domain.fields[0].name, discover=True, separator=separator),))
-    return OpenRecords.of_sets(records, domain), replace(source, items_assumed_public=False)
+    return OpenRecords.of_sets(records, domain, options.memory_limit), replace(source, items_assumed_public=False)
 
 
 def domain_of_schema(schema: pa.Schema, *, person: str | None = None) -> Domain:
