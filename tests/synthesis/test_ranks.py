@@ -11,6 +11,7 @@ import torch
 import dpgm
 from dpgm.data.formats import Source
 from dpgm.errors import UsageError
+from dpgm.kernels import parallel
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
 from dpgm.synthesis import books
@@ -45,14 +46,15 @@ def traced_fit(records, randomness):
 
 def one_rank(rank, folder):
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
-    mine = RECORDS.rows(*[(0, CUT), (CUT, ROWS)][rank])
-    results = {name: traced_fit(mine, source()) for name, source in SOURCES.items()}
-    results["planned"] = dpgm.Synthesizer(1.0).fit(mine).certificate_.records
-    fitted = dpgm.Synthesizer(99.0, 1e-5, model="rbm").fit(mine, plan=PLAN, checkpoint=folder / "c")
-    results["checkpointed"] = fitted.generator_.state()
-    again = dpgm.Synthesizer(99.0, 1e-5, model="rbm").fit(mine, plan=PLAN, checkpoint=folder / "c", resume=True)
-    results["resumed"] = again.generator_.state()
-    torch.save(results, folder / f"{rank}.pt")
+    with parallel.sharing():
+        mine = RECORDS.rows(*[(0, CUT), (CUT, ROWS)][rank])
+        results = {name: traced_fit(mine, source()) for name, source in SOURCES.items()}
+        results["planned"] = dpgm.Synthesizer(1.0).fit(mine).certificate_.records
+        fitted = dpgm.Synthesizer(99.0, 1e-5, model="rbm").fit(mine, plan=PLAN, checkpoint=folder / "c")
+        results["checkpointed"] = fitted.generator_.state()
+        again = dpgm.Synthesizer(99.0, 1e-5, model="rbm").fit(mine, plan=PLAN, checkpoint=folder / "c", resume=True)
+        results["resumed"] = again.generator_.state()
+        torch.save(results, folder / f"{rank}.pt")
     torch.distributed.destroy_process_group()
 
 
