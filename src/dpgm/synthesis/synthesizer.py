@@ -324,7 +324,8 @@ def _discover_and_fit(
 ) -> tuple[Domain, Generator]:
     """The closed domain, and the generator of the plan's family: as an earlier process saved it, or fitted now."""
     discovered = discover_domain(books.discovery_gateway(gateway), plan, domain)
-    agree({"the values that were found": domain_to_plain(discovered.domain)})
+    if parallel.is_parallel():
+        agree({"the values that were found": domain_to_plain(discovered.domain)})
     generator = books.finished(discovered.domain)
     if generator is None:
         draws = books.draws(gateway.randomness)
