@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import platform
-import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields
@@ -102,7 +101,7 @@ def reading_together(
 
 def _marks(files: Sequence[Input]) -> bytes:
     """By which processes of one machine know a file, and that it has not changed: no byte of it is read."""
-    machine = socket.gethostname()
+    machine = platform.node()
     with suppress(OSError):
         machine = _BOOT.read_text().strip()
     found = [os.stat(file.path) for file in files]
