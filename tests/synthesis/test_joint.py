@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -92,7 +93,9 @@ class Member:
         self.fit(made={"randomness": SeededRandomness(1)})
 
     def device(self):
-        self.patched_fit(synthesizer, "choose_device", lambda device: "cuda")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(synthesizer, "full_precision", lambda device: nullcontext())  # there need not be a GPU
+            self.patched_fit(synthesizer, "choose_device", lambda device: "cuda")
 
     def domain(self):
         others = Domain((ItemSet(SETS.fields[0].name, tuple(f"item {at}" for at in range(SETS.width))),))
