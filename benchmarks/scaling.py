@@ -18,6 +18,7 @@ seconds of the busiest process.
 """
 
 import argparse
+import contextlib
 import csv
 import json
 import multiprocessing
@@ -191,9 +192,9 @@ def against_records(options: argparse.Namespace) -> None:
 
 def start(rank: int, processes: int, *work_on: Any) -> None:
     """One of the processes, on its own cores."""
-    from dpgm.kernels import parallel
+    from dpgm.kernels import process_group
 
-    with parallel.own_cores(rank, processes):
+    with process_group.own_cores(rank, processes):
         work(rank, processes, *work_on)
 
 
@@ -206,6 +207,7 @@ def work(rank: int, processes: int, file: str, plans: Path | None, orders: Any) 
 
     from dpgm.data import simulate
     from dpgm.data.records import Records
+    from dpgm.kernels import parallel
     from dpgm.mechanisms.gateway import Gateway
     from dpgm.mechanisms.randomness import SystemRandomness
     from dpgm.networks.private_sgd import Trainer, TrainingSettings
@@ -215,8 +217,10 @@ def work(rank: int, processes: int, file: str, plans: Path | None, orders: Any) 
     from dpgm.synthesis.plan import make_plan
 
     torch.set_num_threads(1)
+    sharing = contextlib.ExitStack()
     if processes > 1:
         torch.distributed.init_process_group("gloo", rank=rank, world_size=processes)
+        sharing.enter_context(parallel.sharing())
     with np.load(file) as stored:
         whole = Records(simulate.town_domain(simulate.CDR), stored["indptr"], stored["indices"])
     count = len(whole)

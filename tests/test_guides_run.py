@@ -25,7 +25,7 @@ STEP = re.compile(
     r"^```(?P<kind>sh|python|yaml)\n(?P<text>.*?)^```$|^ {4}(?P<line>(?:dpgm|torchrun) [^\n]*)$",
     re.DOTALL | re.MULTILINE,
 )
-SMALLER = {"10000000": "200", "--nproc-per-node 4": "--nproc-per-node 2"}
+SMALLER = {"10000000": "200", "--nproc-per-node 4": "--nproc-per-node 2", "--processes 4": "--processes 2"}
 ELSEWHERE = {
     "tutorial.md": "test_tutorial.py",
     "quickstart.md": "test_readme_runs.py",

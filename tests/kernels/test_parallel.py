@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 
-from dpgm.kernels import parallel
+from dpgm.kernels import parallel, process_group
 
 
 def test_one_process_is_not_parallel():
@@ -100,13 +100,13 @@ def test_processes_of_one_machine_share_its_cores(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 5, 8, 9, 11})
     monkeypatch.setattr(os, "sched_setaffinity", lambda process, cores: bound.append(sorted(cores)))
     for process in range(2):
-        with parallel.own_cores(process, 2):
+        with process_group.own_cores(process, 2):
             assert bound[-1] == [[3, 5], [8, 9, 11]][process]
         assert bound[-1] == [3, 5, 8, 9, 11]
     bound.clear()
     taken = []
     for process in range(7):  # more processes than cores: some are bound to one core, the others to none
-        with parallel.own_cores(process, 7):
+        with process_group.own_cores(process, 7):
             taken += bound[:1]
         bound.clear()
     assert sorted(taken) == [[3], [5], [8], [9], [11]]

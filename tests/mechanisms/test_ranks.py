@@ -44,19 +44,20 @@ def release_all(gateway):
 
 def one_rank(rank, folder):
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
-    first, stop = [(0, CUT), (CUT, ROWS)][rank]
-    mine = some_rows().rows(first, stop)
-    results = {}
-    for name, source in (("seeded", SeededRandomness(3)), ("system", SystemRandomness())):
-        results[name] = release_all(Gateway(mine, randomness=source, first_row=first))
-        results[f"{name} coins"] = torch.from_numpy(source.stream(1, 9, 9).words(4).view(np.int64))
-        results[f"{name} words"] = torch.from_numpy(source.words(4).view(np.int64))
-        own = np.empty(4, dtype=np.uint64)
-        source.record_words().fill(own)
-        results[f"{name} record words"] = torch.from_numpy(own.view(np.int64))
-        results[f"{name} record generator"] = torch.rand(4, generator=source.record_generator("cpu"))
-        results[f"{name} draws"] = torch.rand(4, generator=source.draws())
-    torch.save(results, f"{folder}/{rank}.pt")
+    with parallel.sharing():
+        first, stop = [(0, CUT), (CUT, ROWS)][rank]
+        mine = some_rows().rows(first, stop)
+        results = {}
+        for name, source in (("seeded", SeededRandomness(3)), ("system", SystemRandomness())):
+            results[name] = release_all(Gateway(mine, randomness=source, first_row=first))
+            results[f"{name} coins"] = torch.from_numpy(source.stream(1, 9, 9).words(4).view(np.int64))
+            results[f"{name} words"] = torch.from_numpy(source.words(4).view(np.int64))
+            own = np.empty(4, dtype=np.uint64)
+            source.record_words().fill(own)
+            results[f"{name} record words"] = torch.from_numpy(own.view(np.int64))
+            results[f"{name} record generator"] = torch.rand(4, generator=source.record_generator("cpu"))
+            results[f"{name} draws"] = torch.rand(4, generator=source.draws())
+        torch.save(results, f"{folder}/{rank}.pt")
     torch.distributed.destroy_process_group()
 
 

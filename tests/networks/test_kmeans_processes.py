@@ -8,6 +8,7 @@ import torch
 
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
+from dpgm.kernels import parallel
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.networks.kernel_kmeans import initial_centers, private_kmeans
@@ -45,8 +46,9 @@ def clusterings(records, first_row=0):
 
 def one_rank(rank, folder):
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
-    first, stop = [(0, CUT), (CUT, ROWS)][rank]
-    torch.save(clusterings(some_records().rows(first, stop), first), f"{folder}/{rank}.pt")
+    with parallel.sharing():
+        first, stop = [(0, CUT), (CUT, ROWS)][rank]
+        torch.save(clusterings(some_records().rows(first, stop), first), f"{folder}/{rank}.pt")
     torch.distributed.destroy_process_group()
 
 

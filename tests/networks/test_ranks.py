@@ -9,6 +9,7 @@ import torch
 
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
+from dpgm.kernels import parallel
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.networks.optimizer import OptimizerSettings
@@ -70,10 +71,11 @@ def train_in_doubles(rows, first):
 def one_rank(rank, ranks, folder, training):
     """The process of one rank: `training` is "doubles" or the number of models."""
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=ranks)
-    first, stop = {2: (0, CUT, ROWS), 3: (0, CUT, CUT + 1, ROWS)}[ranks][rank : rank + 2]
-    rows = ALL.rows(first, stop)
-    result = train_in_doubles(rows, first) if training == "doubles" else train(rows, first, int(training))
-    torch.save(result, f"{folder}/{rank}.pt")
+    with parallel.sharing():
+        first, stop = {2: (0, CUT, ROWS), 3: (0, CUT, CUT + 1, ROWS)}[ranks][rank : rank + 2]
+        rows = ALL.rows(first, stop)
+        result = train_in_doubles(rows, first) if training == "doubles" else train(rows, first, int(training))
+        torch.save(result, f"{folder}/{rank}.pt")
     torch.distributed.destroy_process_group()
 
 

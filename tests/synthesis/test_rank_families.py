@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import dpgm
+from dpgm.kernels import parallel
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from synthesis_data import SETS, some_records, start_process, tiny_plan
@@ -52,7 +53,8 @@ def one_rank(ranks, rank, folder):
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{folder}/meet{ranks}", rank=rank, world_size=ranks
     )
-    torch.save(fits(ranks, rank), folder / f"{ranks}-{rank}.pt")
+    with parallel.sharing():
+        torch.save(fits(ranks, rank), folder / f"{ranks}-{rank}.pt")
     torch.distributed.destroy_process_group()
 
 

@@ -11,6 +11,7 @@ import torch
 import dpgm
 from dpgm.data.formats import Source
 from dpgm.errors import UsageError
+from dpgm.kernels import parallel
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
 from dpgm.synthesis import books
@@ -45,14 +46,15 @@ def traced_fit(records, randomness):
 
 def one_rank(rank, folder):
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
-    mine = RECORDS.rows(*[(0, CUT), (CUT, ROWS)][rank])
-    results = {name: traced_fit(mine, source()) for name, source in SOURCES.items()}
-    results["planned"] = dpgm.Synthesizer(1.0).fit(mine).certificate_.records
-    fitted = dpgm.Synthesizer(99.0, 1e-5, model="rbm").fit(mine, plan=PLAN, checkpoint=folder / "c")
-    results["checkpointed"] = fitted.generator_.state()
-    again = dpgm.Synthesizer(99.0, 1e-5, model="rbm").fit(mine, plan=PLAN, checkpoint=folder / "c", resume=True)
-    results["resumed"] = again.generator_.state()
-    torch.save(results, folder / f"{rank}.pt")
+    with parallel.sharing():
+        mine = RECORDS.rows(*[(0, CUT), (CUT, ROWS)][rank])
+        results = {name: traced_fit(mine, source()) for name, source in SOURCES.items()}
+        results["planned"] = dpgm.Synthesizer(1.0).fit(mine, together=True).certificate_.records
+        fitted = dpgm.Synthesizer(99.0, 1e-5, model="rbm").fit(mine, plan=PLAN, checkpoint=folder / "c")
+        results["checkpointed"] = fitted.generator_.state()
+        again = dpgm.Synthesizer(99.0, 1e-5, model="rbm").fit(mine, plan=PLAN, checkpoint=folder / "c", resume=True)
+        results["resumed"] = again.generator_.state()
+        torch.save(results, folder / f"{rank}.pt")
     torch.distributed.destroy_process_group()
 
 
@@ -114,16 +116,22 @@ def test_the_first_process_keeps_the_checkpoint_and_the_others_follow_it(ranks):
             assert torch.equal(rank["resumed"][name], tensor), name
 
 
-def test_what_several_processes_cannot_do_is_refused_before_any_query(monkeypatch):
+@pytest.fixture
+def group_of_one(tmp_path):
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+def test_what_several_processes_cannot_do_is_refused_before_any_query(group_of_one):
     """Each would use its own rows of a person, and the guarantee would not be per person."""
-    monkeypatch.setattr("dpgm.kernels.parallel.is_parallel", lambda: True)
     frame = pd.DataFrame({"who": ["a", "a", "b"], "what": ["x", "y", "x"]})
     for options in ({"item": "what"}, {}, {"rows_per_person": 1}):
         with pytest.raises(UsageError, match="one process"):
-            dpgm.Synthesizer().fit(frame, person="who", discover=True, **options)
+            dpgm.Synthesizer().fit(frame, person="who", discover=True, together=True, **options)
     several = Source("person", False, "wide", rows_per_person=2)
     with pytest.raises(UsageError, match="one process"):
-        dpgm.Synthesizer().fit(some_records(SETS, 20), source=several)
+        dpgm.Synthesizer().fit(some_records(SETS, 20), source=several, together=True)
 
 
 if __name__ == "__main__":

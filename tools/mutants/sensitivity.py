@@ -88,8 +88,8 @@ MUTANTS = (
         "norm bound from the exact histogram",
         (
             (
-                "        return self.norm_bound.update(histogram)\n",
-                '        return self.norm_bound.update(torch.as_tensor(getattr(self._pass, "_counts", histogram)).double())\n',
+                "        bound = self.norm_bound.update(histogram)\n",
+                '        bound = self.norm_bound.update(torch.as_tensor(getattr(self._pass, "_counts", histogram)).double())\n',
             ),
         ),
         TRAINED,

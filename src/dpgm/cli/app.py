@@ -16,7 +16,8 @@ import typer
 
 from dpgm import __version__
 from dpgm.cli.parsing import App, usage_message
-from dpgm.errors import CheckFailed, DpgmError
+from dpgm.errors import CheckFailed, DpgmError, PrivacyWarning, UsageError
+from dpgm.kernels import MEETING
 
 # typer carries its own copy of click in some versions; its exceptions are found through what typer exports.
 _CommandLineError: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
@@ -25,6 +26,7 @@ OUTPUT = "Output"  # a group of options in help
 _ARGUMENT = re.compile(r"`(?P<name>[a-z_]+)(?:=(?P<value>[^`]*))?`")  # as messages of the library name them
 _QUOTES = "'\""
 STREAM = "-"  # the file name that stands for stdin or stdout
+_TORCHRUN = "TORCHELASTIC_RUN_ID"  # a variable that torchrun alone sets
 
 
 def option(
@@ -42,6 +44,9 @@ def argument(help: str, default: Any = ..., *, metavar: str | None = None) -> An
 FORCE = option("--force", "Replace existing outputs.", False, panel=OUTPUT)
 QUIET = option("--quiet", "Print nothing but errors.", False, panel=OUTPUT)
 AS_JSON = option("--json", "Print JSON.", False)
+PROCESSES = option(
+    "--processes", "Share the work between N processes of this machine.", 1, panel="Several processes", metavar="N"
+)
 
 app = App(
     name="dpgm",
@@ -54,11 +59,11 @@ app = App(
 
 
 def rank_and_size() -> tuple[int, int]:
-    """The rank of this process and the number of processes, as set by torchrun; (0, 1) without it.
+    """The rank of this process and the number of processes, as set by `--processes` or torchrun; else (0, 1).
 
-    Other programs set RANK as well: it is ignored unless a variable of torchrun is set, too.
+    Other programs set RANK as well: it is ignored unless a variable of these two is set, too.
     """
-    if "TORCHELASTIC_RUN_ID" not in os.environ:
+    if not {_TORCHRUN, MEETING} & set(os.environ):
         return 0, 1
     return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 
@@ -68,14 +73,41 @@ def is_first() -> bool:
     return rank_and_size()[0] == 0
 
 
+def starts_processes(context: typer.Context, count: int) -> bool:
+    """Whether the command was run in `count` processes, so that this one has nothing left to do.
+
+    Raises:
+        typer.Exit: with the exit code of the processes, if it is not 0.
+    """
+    if count < 1:
+        raise UsageError(f"`processes` must be a whole number of at least 1; got {count}.")
+    if count == 1 or MEETING in os.environ:
+        return False
+    if rank_and_size()[1] > 1:
+        raise UsageError("torchrun has started several processes; leave out `processes`.")
+    from dpgm.cli.launching import run_processes
+
+    code = run_processes(count, context.obj)
+    if code:
+        raise typer.Exit(code)
+    return True
+
+
 @contextmanager
 def process_group(arguments: Sequence[str]) -> Iterator[None]:
     """Connect the processes of a parallel `dpgm fit`, so that they can add up their sums."""
     if rank_and_size()[1] == 1 or list(arguments[:1]) != ["fit"]:
         yield
         return
-    from dpgm.kernels.parallel import several_processes
+    from dpgm.kernels.process_group import on_one_machine, several_processes
 
+    if on_one_machine() and MEETING not in os.environ:
+        warnings.warn(
+            "torchrun listens to the whole network without a password; on one machine give `dpgm fit` `processes`"
+            " instead.",
+            PrivacyWarning,
+            stacklevel=2,
+        )
     with several_processes():
         yield
 
@@ -162,7 +194,9 @@ def run(arguments: list[str]) -> int:
     warnings.showwarning = _show_warning  # type: ignore[assignment]
     try:
         with process_group(arguments):
-            result = typer.main.get_command(app).main(args=arguments, prog_name="dpgm", standalone_mode=False)
+            result = typer.main.get_command(app).main(
+                args=arguments, prog_name="dpgm", standalone_mode=False, obj=arguments
+            )
     except (KeyboardInterrupt, typer.Abort):
         typer.echo("dpgm: interrupted", err=True)
         return 130

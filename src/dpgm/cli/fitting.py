@@ -1,7 +1,7 @@
 """Commands that make releases: `plan` and `fit`."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 import dpgm
-from dpgm.cli.app import AS_JSON, FORCE, OUTPUT, QUIET, app, is_first, option, rank_and_size
+from dpgm.cli.app import (
+    AS_JSON,
+    FORCE,
+    OUTPUT,
+    PROCESSES,
+    QUIET,
+    app,
+    is_first,
+    option,
+    rank_and_size,
+    starts_processes,
+)
 from dpgm.cli.options import DATA, EPSILON, GENERATOR, PRIVACY, takes_read_options, takes_request
 from dpgm.cli.terminal import announce, bars, figure, print_table, read_stdin, refuse_pipe, reporting_spent_budget
 from dpgm.data.atomic import atomic_file, check_output, remove_leftovers
@@ -112,6 +123,7 @@ def _print_plan(made: "dpgm.Plan") -> None:
 @takes_read_options
 @takes_request
 def fit(
+    context: typer.Context,
     data: str = DATA,
     *,
     options: "dpgm.ReadOptions",
@@ -130,6 +142,7 @@ def fit(
     sign: Path | None = option(
         "--sign", "Sign the release with this private key (`dpgm keys create`).", panel=PRIVACY
     ),
+    processes: int = PROCESSES,
     force: bool = FORCE,
     quiet: bool = QUIET,
 ) -> None:
@@ -137,30 +150,39 @@ def fit(
 
     Example: dpgm fit visits.parquet --epsilon 1 --assume-public-items --out release
     """
+    if starts_processes(context, processes):
+        return
+    from dpgm.kernels.agreement import all_or_none
     from dpgm.kernels.parallel import total_rows
     from dpgm.synthesis.checkpoint import remove_checkpoint
+    from dpgm.synthesis.joint import plan_of_first
 
     if out is None:
         raise UsageError("`--out` is missing; name the release folder to write.")
     if epsilon is None and plan_file is None:
         raise UsageError("`--epsilon` is missing; 1 is a usual choice.")
-    # Refuse what can be refused cheaply before the file is read.
     folder = _default_checkpoint(out) if checkpoint is None else checkpoint
-    _check_outputs(out, folder, force=force, resume=resume, sign=sign, seed=seed)
-    planned = None if plan_file is None else _read_plan(plan_file, epsilon)
-    config = request(epsilon if planned is None else planned.target_epsilon)
-    synthesizer = _synthesizer(config, device, seed, options)
-    if options.memory is not None:
-        options.refuse_beyond_memory(data, 0, "leave `memory` out")
-        options = replace(options, cache=options.cache or out.absolute().parent)
-    records, source = _read(data, options, quiet)
-    if planned is not None:
-        planned.check_complete(records.domain)
-    public_records = None if public is None else dpgm.read_records(public, replace(options, labels=None))
+    with all_or_none():
+        # Refuse what can be refused cheaply before the file is read.
+        _check_outputs(out, folder, force=force, resume=resume, sign=sign, seed=seed)
+        planned = None if plan_file is None else _read_plan(plan_file, epsilon)
+        config = request(epsilon if planned is None else planned.target_epsilon)
+        synthesizer = _synthesizer(config, device, seed, options)
+        if options.memory is not None:
+            options.refuse_beyond_memory(data, 0, "leave `memory` out")
+            options = replace(options, cache=options.cache or out.absolute().parent)
+        made = None if planned is None else planned.to_json()
+    records, source = _read(data, options, quiet, {"plan": made, "resume": resume, "seed": seed} | vars(config))
+    with all_or_none():
+        if planned is not None:
+            planned.check_complete(records.domain)
+        public_records = None if public is None else dpgm.read_records(public, replace(options, labels=None))
     total = total_rows(len(records))
     if planned is None and not resume:
-        planned = dpgm.make_plan(replace(config, rows_per_person=source.rows_per_person), total, records.domain)
-    expected = None if planned is None else _estimate(planned, records.domain, device, options, source)
+        config = replace(config, rows_per_person=source.rows_per_person)
+        planned = plan_of_first(lambda: dpgm.make_plan(config, total, records.domain))
+    with all_or_none():
+        expected = None if planned is None else _estimate(planned, records.domain, device, options, source)
 
     def announce_start() -> None:
         _announce_fit(total, records.domain, planned, expected)
@@ -279,15 +301,22 @@ def _read_plan(file: Path, epsilon: float | None) -> "dpgm.Plan":
     return planned
 
 
-def _read(data: str, options: "dpgm.ReadOptions", quiet: bool) -> "tuple[dpgm.Records, dpgm.Source]":
-    """The records that this process fits; the curator is warned of items that only one record has."""
+def _read(
+    data: str, options: "dpgm.ReadOptions", quiet: bool, request: Mapping[str, Any]
+) -> "tuple[dpgm.Records, dpgm.Source]":
+    """The records that this process fits; the curator is warned of items that only one record has.
+
+    Several processes compare their `request`, how they read and what, since each reads its share by itself.
+    """
     from dpgm.data.inspect.inspection import rarity_warning
     from dpgm.data.read.readers import read_share
+    from dpgm.synthesis.joint import reading_together
 
     if options.public_domain is not None:
         options.public_domain.refuse_draft()
     (path,) = read_stdin(data, detect_format=False, format=options.format, folder=options.cache)
-    records, source = read_share(path, options, *rank_and_size())
+    with reading_together(path, options, request):
+        records, source = read_share(path, options, *rank_and_size())
     from_data = source.items_assumed_public or records.domain.origin == "declared"
     if from_data and not quiet and (warning := rarity_warning(records)) is not None:
         announce(warning)

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING
 import typer
 
 import dpgm
-from dpgm.cli.app import FORCE, OUTPUT, QUIET, app, argument, option, printable, rank_and_size
+from dpgm.cli.app import (
+    FORCE,
+    OUTPUT,
+    PROCESSES,
+    QUIET,
+    app,
+    argument,
+    option,
+    printable,
+    rank_and_size,
+    starts_processes,
+)
 from dpgm.cli.options import EPSILON, PRIVACY, takes_read_options
 from dpgm.cli.terminal import announce, bars, figure, is_pipe, print_table, read_stdin, refuse_pipe
 from dpgm.data.atomic import atomic_file, check_output
@@ -25,6 +36,7 @@ _SHOWN_COLUMNS = 20
 
 @app.command()
 def sample(
+    context: typer.Context,
     release: Path = argument("Release folder."),
     out: Path = option(
         "--out -o", "File to write; its ending determines the format (- for stdout).", ..., panel=OUTPUT
@@ -41,10 +53,11 @@ def sample(
         "--format", "Format for --out -: csv (the default), tsv, jsonl, fimi or parquet.", panel=OUTPUT
     ),
     unverified: bool = option("--unverified", "Open the release even if `verify` refuses it.", False),
+    processes: int = PROCESSES,
     force: bool = FORCE,
     quiet: bool = QUIET,
 ) -> None:
-    """Draw synthetic records from a release; started by torchrun, each process writes a part into the folder --out.
+    """Draw synthetic records from a release; of several processes, each writes a part into the folder --out.
 
     Example: dpgm sample release --records 100000 --out synthetic.parquet
     """
@@ -52,6 +65,8 @@ def sample(
 
     from dpgm.synthesis.sampling import write_sample
 
+    if starts_processes(context, processes):
+        return
     stream = sys.stdout.buffer if is_pipe(out) else None
     if stream is not None:
         format = format or "csv"
@@ -60,14 +75,14 @@ def sample(
     opened = dpgm.load(release, unverified=unverified)
     if unverified:
         announce(f"{release} was not verified; what its certificate says may be false")
-    number, processes = rank_and_size()
+    number, ranks = rank_and_size()
     records = opened.certificate.records if records is None else records
     count, file = records, out
-    if processes > 1:
+    if ranks > 1:
         refuse_pipe(out, "what several processes sample")
         out.mkdir(parents=True, exist_ok=True)
-        file = out / f"part-{number:05d}-of-{processes:05d}.parquet"
-        count = records * (number + 1) // processes - records * number // processes
+        file = out / f"part-{number:05d}-of-{ranks:05d}.parquet"
+        count = records * (number + 1) // ranks - records * number // ranks
         seed = None if seed is None else int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
     with bars(quiet) as progress:
         rate = write_sample(

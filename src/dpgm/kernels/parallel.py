@@ -3,6 +3,9 @@
 The program is SPMD: each rank has its share of the rows, numbered globally. Every coordinate of a sum has one owner
 among the ranks, which draws its noise and adds it once (mechanisms/gaussian.py). Ranks get noisy sums only; but partial
 sums travel between ranks without noise, so all ranks, and the network between them, must belong to the curator.
+
+A process group alone shares nothing: a program that trains other networks has one, too, with the same rows in every
+rank. Ranks add up their rows only within `sharing`, which whoever starts a fit of several processes says on purpose.
 """
 
 import os
@@ -16,14 +19,56 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpgm.errors import UsageError
+
 BUSY_WAIT = (
     0.05  # seconds of polling before a rank sleeps: a later rank has other work, and the core may have some too
 )
 _yield_core = getattr(os, "sched_yield", lambda: time.sleep(0))  # not on every system
+_shares = False  # of the process, not of a thread: threads that draw noise ahead are of the same fit
 
 
 def is_parallel() -> bool:
-    """Whether this process is one of several ranks."""
+    """Whether this process is one of several ranks that share the rows of one fit."""
+    return _shares and _is_in_group()
+
+
+@contextmanager
+def sharing(together: bool = True) -> Iterator[None]:
+    """Within the block the ranks of the process group share the rows: sums are over those of all ranks.
+
+    Raises:
+        UsageError: there is no process group; or, without `together`, there is one that nobody said shares its rows.
+    """
+    global _shares
+    before = _shares
+    if together and not _is_in_group():
+        raise UsageError(
+            "`together` is for one of several processes; start torch.distributed first, or leave it out."
+        )
+    if not together:
+        refuse_unasked()
+    _shares = before or together
+    try:
+        yield
+    finally:
+        _shares = before
+
+
+def refuse_unasked() -> None:
+    """Refuse to use rows in a process group whose ranks do not share them.
+
+    Were the sums of all ranks added up, rows that every rank has would count once for each of them.
+    """
+    if _is_in_group() and not _shares and torch.distributed.get_world_size() > 1:
+        raise UsageError(
+            "this process is one of several of torch.distributed, which may all have the same rows; fit in a process"
+            " without them, or, if each has a share of the rows and nobody is in two, say `together=True` in all of"
+            " them."
+        )
+
+
+def _is_in_group() -> bool:
     return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
@@ -97,6 +142,11 @@ def from_first(value: Tensor) -> Tensor:
     return value
 
 
+def number_from_first(value: float) -> float:
+    """The number of rank 0, on every rank."""
+    return float(from_first(torch.tensor([value], dtype=torch.float64))) if is_parallel() else value
+
+
 def bytes_from_first(data: bytes) -> bytes:
     """The bytes of rank 0, on every rank; those of the others are ignored."""
     if not is_parallel():
@@ -119,40 +169,6 @@ def bytes_of_all(data: bytes) -> list[bytes]:
     whole[ends[rank()] : ends[rank() + 1]] = torch.from_numpy(np.frombuffer(data, dtype=np.uint8).copy())
     joined = all_sum(whole).numpy().tobytes() if ends[-1] else b""
     return [joined[start:stop] for start, stop in pairwise(ends)]
-
-
-@contextmanager
-def several_processes() -> Iterator[None]:
-    """Within the block, processes started by torchrun are ranks of one group: NCCL if there are GPUs, else Gloo."""
-    backend, here = "gloo", int(os.environ["LOCAL_RANK"])
-    if torch.cuda.is_available():
-        backend = "nccl"
-        torch.cuda.set_device(here % torch.cuda.device_count())
-    with own_cores(here, int(os.environ.get("LOCAL_WORLD_SIZE", "1"))):
-        torch.distributed.init_process_group(backend)
-        try:
-            yield
-        finally:
-            torch.distributed.destroy_process_group()
-
-
-@contextmanager
-def own_cores(process: int, processes: int) -> Iterator[None]:
-    """Within the block, this process of several on one machine is bound to its share of cores, with its threads.
-
-    Ranks wait for each other at every step, so one that loses its core for a moment delays all of them.
-    """
-    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()  # not on every system
-    cores = sorted(allowed)
-    share = cores[len(cores) * process // processes : len(cores) * (process + 1) // processes]
-    if not share:  # more processes than cores
-        yield
-        return
-    os.sched_setaffinity(0, share)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, allowed)
 
 
 def _wait(work: Any) -> None:

@@ -25,6 +25,7 @@ from torch import Tensor
 from dpgm.data.records import Records
 from dpgm.errors import BudgetError, DpgmError, UsageError
 from dpgm.kernels import parallel
+from dpgm.kernels.agreement import agree
 from dpgm.mechanisms.gaussian import add_noise, noise_std
 from dpgm.mechanisms.normals import fill_with_normals
 from dpgm.mechanisms.query import Query, View
@@ -80,6 +81,7 @@ class Gateway:
             raise DpgmError("a person has at least one row.")
         self._rows_per_person = rows_per_person
         if records is not None:  # a gateway that plays back has none
+            parallel.refuse_unasked()
             records.check()  # every sensitivity assumes distinct positions
         self._records = records
         self._kept: dict[str, Any] = {}
@@ -115,6 +117,11 @@ class Gateway:
         query, noise = self._per_person(name, query, noise)
         call = Call(name, float(query.sensitivity), float(noise), rate, sample)
         noise_std(query, noise, self.randomness)  # a bad multiplier is refused before it is charged
+        if sample is None:  # a step's only number, the clipping bound, comes from the first process
+            # Noise follows the sensitivity of its owner, so one of another machine must not be rounded otherwise.
+            agree(
+                {f"how to measure {name}": [call.sensitivity, call.noise, query.grid, list(map(int, query.shape))]}
+            )
         self._charge(call)
         return self._answer(call, query, rows)
 

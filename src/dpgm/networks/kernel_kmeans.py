@@ -37,6 +37,7 @@ from torch import Tensor
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
+from dpgm.kernels import parallel
 from dpgm.kernels.feature_kernels import add_by_cluster, assign
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Measures, Query, View
@@ -137,9 +138,9 @@ def private_kmeans(
     merge_step = cluster_steps // 2 if merge_after is None else merge_after
     gateway.keep(_CACHE, lambda records: cache_features(records, feature_map, memory_limit, device))
     update = CenterUpdate(feature_map, count_noise, sum_noise, shrink)
-    centers = initial_centers.double()
+    centers = initial_centers.double().clone()
     for step in range(1, cluster_steps + 1):
-        counts_query, sums_query = _cluster_queries(centers, feature_map, device)
+        counts_query, sums_query = _cluster_queries(parallel.from_first(centers), feature_map, device)
         counts = gateway.release(COUNTS, counts_query, count_noise)
         sums = gateway.release(SUMS, sums_query, sum_noise)
         if step < cluster_steps:
@@ -148,7 +149,7 @@ def private_kmeans(
             centers, _ = merge_clusters(centers, update.sizes(counts), target)
     gateway.keep(_CACHE, lambda records: None)
     centers, counts = merge_clusters(*update.final_centers(counts, sums), target)
-    return Clustering(centers, counts, feature_map)
+    return Clustering(parallel.from_first(centers), counts, feature_map)
 
 
 def default_features(records: int, clusters: int, sum_noise: float) -> int:

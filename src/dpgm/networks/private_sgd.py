@@ -19,6 +19,7 @@ from torch import Tensor
 
 from dpgm import validation
 from dpgm.errors import ArtefactError, DpgmError, UsageError
+from dpgm.kernels import parallel
 from dpgm.kernels.compiled import HAS_NUMBA
 from dpgm.kernels.devices import matrix_precision
 from dpgm.mechanisms.gateway import Gateway
@@ -106,7 +107,7 @@ class Trainer:
                 f"got {tuple(initial_parameters.shape)}."
             )
         self.weights = _shares(cluster_weights, clusters)
-        parameters = initial_parameters.to(self.device, copy=True).contiguous()
+        parameters = parallel.from_first(initial_parameters.to(self.device, copy=True).contiguous())
         if self.device.type == "cpu":
             parameters = aligned_copy(parameters)
         self.optimizer = Optimizer(settings.optimizer, parameters, settings.steps)
@@ -165,7 +166,9 @@ class Trainer:
             return settings.norm_bound
         query = Query(lambda view: gradient_pass.histogram(view, step), 1.0, (NORM_BINS,), grid=1.0)
         histogram = self._gateway.release(NORMS, query, settings.norm_noise)
-        return self.norm_bound.update(histogram)
+        bound = self.norm_bound.update(histogram)
+        # Ranks clip to one bound, to which the noise belongs, even if their machines round differently.
+        return parallel.from_first(bound) if isinstance(bound, Tensor) else parallel.number_from_first(bound)
 
     def _release_gradients(self, step: int, bound: float | Tensor) -> Tensor:
         """The noisy sum of clipped gradients of every network, (k, P)."""

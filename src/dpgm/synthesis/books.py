@@ -34,6 +34,7 @@ from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.errors import ArtefactError, BudgetError, DpgmError, UsageError
 from dpgm.kernels import parallel
+from dpgm.kernels.agreement import all_or_none
 from dpgm.mechanisms.gateway import Call, Gateway, PlaybackGateway
 from dpgm.mechanisms.query import Query
 from dpgm.mechanisms.randomness import Randomness
@@ -44,6 +45,7 @@ from dpgm.privacy.ledger import Entry, Ledger
 from dpgm.strategy.protocol import Generator
 from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.domain_discovery import MEASURES as DISCOVERY
+from dpgm.synthesis.fingerprint import fingerprint
 from dpgm.synthesis.plan import Plan
 from dpgm.synthesis.strategies import rebuild
 from dpgm.synthesis.tensors import tensor_bytes
@@ -79,15 +81,38 @@ class Books:
             BudgetError: the ledger's budget does not allow the plan.
             ArtefactError: the checkpoint is damaged, or does not belong to this plan, data or ledger.
         """
-        if parallel.rank() > 0:
-            return cls(plan, records, None, None if checkpoint is None else Checkpoint.follow(records))
+        digest = None if checkpoint is None else fingerprint(records) or ""
+        books = cls(plan, records, None, None)
+        with all_or_none():  # what the first process refuses, all do
+            if parallel.rank() == 0:
+                folder = None if checkpoint is None else Path(checkpoint)
+                books = cls._open_first(plan, records, digest, ledger, folder, resume)
+        if not parallel.is_parallel() or checkpoint is None:
+            return books
+        if books.checkpoint is None:
+            books.checkpoint = Checkpoint.follow()
+        else:
+            books.checkpoint.share()
+        return books
+
+    @classmethod
+    def _open_first(
+        cls,
+        plan: Plan,
+        records: Records,
+        digest: str | None,
+        ledger: Ledger | None,
+        folder: Path | None,
+        resume: bool,
+    ) -> "Books":
+        """The books of the process that writes and charges; `digest` is that of the rows of all processes."""
         saved: Checkpoint | None = None
-        if checkpoint is not None and resume:
-            saved = Checkpoint.resume(Path(checkpoint), plan, records)
-        elif checkpoint is not None:
+        if folder is not None and resume:
+            saved = Checkpoint.resume(folder, plan, records, digest=digest)
+        elif folder is not None:
             # The checkpoint has the entry's name before the ledger has the entry: no reservation is ever orphaned.
             name = None if ledger is None else secrets.token_hex(8)
-            saved = Checkpoint.start(Path(checkpoint), plan, records, name)
+            saved = Checkpoint.start(folder, plan, records, name, digest=digest)
         books = cls(plan, records, ledger, saved)
         try:
             books._open_entry()
@@ -97,8 +122,6 @@ class Books:
                 if not resume and books._entry is None:
                     saved.remove()  # nothing was reserved
             raise
-        if parallel.is_parallel() and saved is not None:
-            saved.share()
         return books
 
     def __enter__(self) -> "Books":

@@ -75,29 +75,37 @@ class Checkpoint:
     # -- opening ------------------------------------------------------------------------------------------
 
     @classmethod
-    def start(cls, folder: Path, plan: Plan, records: Records, ledger_entry: str | None = None) -> "Checkpoint":
-        """A new checkpoint in an empty or missing folder."""
+    def start(
+        cls,
+        folder: Path,
+        plan: Plan,
+        records: Records,
+        ledger_entry: str | None = None,
+        *,
+        digest: str | None = None,
+    ) -> "Checkpoint":
+        """A new checkpoint in an empty or missing folder; `digest` is the fingerprint of the rows if it is known."""
         _prepare(folder)
         header: dict[str, Any] = {
             "format": FORMAT,
             "plan": plan.to_json(),
             "public_seed": secrets.randbits(SEED_BITS),
-            "fingerprint": fingerprint(records),
+            "fingerprint": (fingerprint(records) if digest is None else digest) or None,
             "ledger_entry": ledger_entry,
         }
-        digest = _header_digest(header)
+        sha256 = _header_digest(header)
         with _locked(folder) as lock, atomic_file(folder / HEADER_FILE, private=True) as path:
-            path.write_text(json.dumps(header | {"sha256": digest}), "utf-8")
-        return cls(folder, header, Journal(folder / JOURNAL_FILE, digest), lock=lock)
+            path.write_text(json.dumps(header | {"sha256": sha256}), "utf-8")
+        return cls(folder, header, Journal(folder / JOURNAL_FILE, sha256), lock=lock)
 
     @classmethod
-    def resume(cls, folder: Path, plan: Plan, records: Records) -> "Checkpoint":
-        """The checkpoint of an earlier fit of the same plan on the same data."""
+    def resume(cls, folder: Path, plan: Plan, records: Records, *, digest: str | None = None) -> "Checkpoint":
+        """The checkpoint of an earlier fit of the same plan on the same data; `digest` as for `start`."""
         header = _read_header(folder)
         if header["plan"] != plan.to_json():
             raise ArtefactError(f"the checkpoint in {folder} belongs to another plan; give the same options.")
-        stored, now = header["fingerprint"], fingerprint(records)
-        if stored is not None and now is not None and not hmac.compare_digest(stored, now):
+        stored, now = header["fingerprint"], fingerprint(records) if digest is None else digest
+        if stored is not None and now and not hmac.compare_digest(stored, now):
             raise ArtefactError(f"the checkpoint in {folder} belongs to other data; give the same file.")
         with _locked(folder) as lock:
             for leftover in folder.glob("*.tmp-*"):
@@ -113,9 +121,8 @@ class Checkpoint:
         parallel.bytes_from_first(json.dumps([header, self._entries]).encode())
 
     @classmethod
-    def follow(cls, records: Records) -> "Checkpoint":
+    def follow(cls) -> "Checkpoint":
         """The checkpoint of any process but the first, from what the first one shares (collective)."""
-        fingerprint(records)  # collective: the first process computes it over the rows of all
         header, entries = json.loads(parallel.bytes_from_first(b""))
         return cls(Path(), header, None, entries)
 

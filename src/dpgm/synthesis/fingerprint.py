@@ -29,19 +29,34 @@ def fingerprint(records: Records) -> str | None:
     if not key:
         return None
     if isinstance(records, OpenRecords):
+        mine = digest_of_rows(records, key)
+        if not parallel.is_parallel():
+            return mine.hex()
+        return hmac.new(key, b"".join(parallel.bytes_of_all(mine)), hashlib.sha256).hexdigest()
+    total = parallel.all_sum(torch.from_numpy(_sums(records, key).view(np.int64)))
+    count = parallel.total_rows(len(records))
+    return _summary(records, count, total.numpy(), key).hex()
+
+
+def digest_of_rows(records: Records, key: bytes) -> bytes:
+    """The digest of the rows of this process alone."""
+    if isinstance(records, OpenRecords):
         digest = hmac.new(key, str(records.width).encode(), hashlib.sha256)
         for buffer in records.buffers():
             digest.update(np.ascontiguousarray(buffer).data)
-        if not parallel.is_parallel():
-            return digest.hexdigest()
-        return hmac.new(key, b"".join(parallel.bytes_of_all(digest.digest())), hashlib.sha256).hexdigest()
+        return digest.digest()
+    return _summary(records, len(records), _sums(records, key).view(np.int64), key)
+
+
+def _summary(records: Records, count: int, sums: NDArray[np.int64], key: bytes) -> bytes:
+    return hmac.new(key, f"{records.width} {count} {sums.tolist()}".encode(), hashlib.sha256).digest()
+
+
+def _sums(records: Records, key: bytes) -> NDArray[np.uint64]:
     sums = np.zeros(2, dtype=np.uint64)
     for chunk in records.pieces():
         sums += _digests(chunk, key).sum(axis=1, dtype=np.uint64)
-    total = parallel.all_sum(torch.from_numpy(sums.view(np.int64)))
-    count = parallel.total_rows(len(records))
-    summary = f"{records.width} {count} {total.tolist()}"
-    return hmac.new(key, summary.encode(), hashlib.sha256).hexdigest()
+    return sums
 
 
 def _digests(records: Records, key: bytes) -> NDArray[np.uint64]:

@@ -14,23 +14,25 @@ The steps of the algorithm, with the paper's errors corrected (docs/guarantee.md
 """
 
 import inspect
-import json
 import os
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
 from dpgm import __version__
 from dpgm.data.domain import Domain
-from dpgm.data.domain_file import DomainLike, as_domain
+from dpgm.data.domain_file import DomainLike, as_domain, domain_to_plain
 from dpgm.data.formats import Source
 from dpgm.data.read.frames import FrameRecords, read_frame
-from dpgm.data.read.options import FileKeywords, Paths, ReadKeywords, ReadOptions
+from dpgm.data.read.options import FileKeywords, ReadKeywords, ReadOptions
 from dpgm.data.read.readers import read_source
 from dpgm.data.records import Records
 from dpgm.data.stores import bytes_of
 from dpgm.errors import NotFittedError, UsageError
 from dpgm.kernels import parallel
+from dpgm.kernels.agreement import agree, all_or_none
 from dpgm.kernels.devices import full_precision
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import Randomness, SystemRandomness
@@ -46,6 +48,7 @@ from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.conditioning import Where
 from dpgm.synthesis.domain_discovery import discover_domain, discovery_statements
 from dpgm.synthesis.estimate import check_memory
+from dpgm.synthesis.joint import facts_of_fit, plan_of_first, refuse_same_rows
 from dpgm.synthesis.plan import Plan, make_plan
 from dpgm.synthesis.readme import MADE_IN_MEMORY, SEEDED, statements_of
 from dpgm.synthesis.release import Release
@@ -119,6 +122,7 @@ class Synthesizer:
         ledger: Ledger | None = None,
         checkpoint: str | Path | None = None,
         resume: bool = False,
+        together: bool = False,
         progress: Progress | bool = False,
         **reading: Unpack[FileKeywords],
     ) -> "Synthesizer":
@@ -141,35 +145,33 @@ class Synthesizer:
             ledger: the ledger in which the budget is booked.
             checkpoint: a folder in which progress is saved, so that an interrupted fit can be resumed.
             resume: resume the fit in the checkpoint folder.
+            together: this process is one of several of `torch.distributed` that fit one model together, and `data` is
+                its share: nobody who is in it may be in another. Every process calls `fit` with the same arguments.
             progress: True for lines on stderr, or a function of (stage, done, total).
             **reading: how a file is read, as `read_records` takes it, such as `shape="basket"`.
         """
-        _check_options(person, checkpoint, resume)
-        if isinstance(data, (str, os.PathLike)):
-            if source is not None:
-                raise UsageError("`source` describes records that were read earlier; for a file leave it out.")
-            keywords = {"person": person, "item": item, "rows_per_person": rows_per_person, "discover": discover}
-            data, source = self._read_file(data, keywords | reading)
-            person = item = rows_per_person = None
-            discover = False
-        elif reading:
-            raise UsageError(f"`{next(iter(reading))}` says how a file is read; for data in memory leave it out.")
-        read = read_frame(
-            data, self.domain, person=person, item=item, rows_per_person=rows_per_person, discover=discover
-        )
-        records, source = read.records, _source_of(read, source, resume=resume)
-        plan = self._plan_for(records, source.rows_per_person, plan, resume_from=checkpoint if resume else None)
-        randomness = SystemRandomness() if self.randomness is None else self.randomness
-        context = RunContext(choose_device(self.device), reporting(progress), public=public, memory=self._memory())
-
-        with (
-            full_precision(context.device),
-            Books.open(plan, records, ledger=ledger, checkpoint=checkpoint, resume=resume) as books,
-        ):
-            gateway = books.gateway(randomness)
-            domain, generator = _discover_and_fit(gateway, books, plan, records.domain, context)
-            mark = books.commit(gateway, generator)
-        certificate = _certify(plan, books, gateway, generator, source, records.domain, mark)
+        named = {"person": person, "item": item, "rows_per_person": rows_per_person, "discover": discover}
+        with parallel.sharing(together), ExitStack() as settings:
+            with all_or_none():
+                _check_options(person, checkpoint, resume)
+                read = self._read(data, named, source, reading)
+                records, source = read.records, _source_of(read, source, resume=resume)
+                records.domain.refuse_draft()
+                context = RunContext(
+                    choose_device(self.device), reporting(progress), public=public, memory=self._memory()
+                )
+                settings.enter_context(full_precision(context.device))
+            randomness = SystemRandomness() if self.randomness is None else self.randomness
+            if parallel.is_parallel():
+                self._agree(records, source, plan, context, randomness, checkpoint is not None, resume)
+                if together:
+                    refuse_same_rows(records)
+            plan = self._plan_for(records, source.rows_per_person, plan, checkpoint if resume else None)
+            with Books.open(plan, records, ledger=ledger, checkpoint=checkpoint, resume=resume) as books:
+                gateway = books.gateway(randomness)
+                domain, generator = _discover_and_fit(gateway, books, plan, records.domain, context)
+                mark = books.commit(gateway, generator)
+            certificate = _certify(plan, books, gateway, generator, source, records.domain, mark)
         if source.layout is not None:
             domain = replace(domain, layout=source.layout)
         # All at once: an interrupted refit never leaves a new generator beside an old certificate.
@@ -177,23 +179,53 @@ class Synthesizer:
         self.dtypes_ = read.dtypes
         return self
 
-    def _read_file(self, path: Paths, keywords: dict[str, Any]) -> tuple[Records, Source]:
-        """The records of a file, and how they were read."""
+    def _read(
+        self, data: Any, named: dict[str, Any], source: Source | None, reading: Mapping[str, Any]
+    ) -> FrameRecords:
+        """The records of a file or of data in memory, and how they were read."""
+        if not isinstance(data, (str, os.PathLike)):
+            if reading:
+                raise UsageError(
+                    f"`{next(iter(reading))}` says how a file is read; for data in memory leave it out."
+                )
+            return read_frame(data, self.domain, **named)
+        if source is not None:
+            raise UsageError("`source` describes records that were read earlier; for a file leave it out.")
         known = ReadKeywords.__annotations__
-        for name in keywords:
+        for name in reading:
             if name not in known:
                 raise UsageError(f"`fit` has no argument {name!r}{near(name, known)}.")
-        memory = self.memory if keywords["rows_per_person"] is None else None  # those rows are kept in memory
-        return read_source(path, ReadOptions(domain=self.domain, memory=memory, **keywords))
+        options = ReadOptions(domain=self.domain, memory=self.memory, **named, **reading)
+        return FrameRecords(*read_source(data, options))
+
+    def _agree(
+        self,
+        records: Records,
+        source: Source,
+        plan: Plan | None,
+        context: RunContext,
+        randomness: Randomness,
+        saves: bool,
+        resume: bool,
+    ) -> None:
+        """Refuse processes that would not make the same fit; nothing is charged yet."""
+        others = {
+            "device": context.device,
+            "memory": context.memory,
+            "seed": None if randomness.private else randomness.name,
+            "checkpoint": saves,
+            "resume": resume,
+        }
+        agree(facts_of_fit(self._config(), plan, records.domain, source, context.public, **others))
 
     def _plan_for(
         self, records: Records, rows_per_person: int, plan: Plan | None, resume_from: str | Path | None
     ) -> Plan:
         """The given plan, that of the fit to be resumed, or a new one; refused unless it suits the records."""
-        records.domain.refuse_draft()
         total = parallel.total_rows(len(records))
+        config = replace(self._config(), rows_per_person=rows_per_person)
         if plan is None and resume_from is not None:
-            plan = _saved_plan(Path(resume_from))
+            plan = plan_of_first(lambda: Checkpoint.saved_plan(Path(resume_from)))
             self._check_same_request(plan)
             if plan.records != total:
                 raise UsageError(
@@ -202,14 +234,15 @@ class Synthesizer:
                     " folder."
                 )
         if plan is None:
-            plan = make_plan(replace(self._config(), rows_per_person=rows_per_person), total, records.domain)
+            plan = plan_of_first(lambda: make_plan(config, total, records.domain))
         if plan.rows_per_person != rows_per_person:
             raise UsageError(
                 f"the plan is for {plan.rows_per_person} rows per person and the data has {rows_per_person}; plan"
                 " again."
             )
         plan.check_fits(total, records.domain)
-        check_memory(plan, records.domain)
+        with all_or_none():  # machines may have more or less of it
+            check_memory(plan, records.domain)
         return plan
 
     def _check_arguments(self) -> None:
@@ -312,12 +345,6 @@ def _source_of(read: FrameRecords, source: Source | None, *, resume: bool) -> So
     return source
 
 
-def _saved_plan(folder: Path) -> Plan:
-    """The plan in a checkpoint folder, which the first process reads for all."""
-    values = Checkpoint.saved_plan(folder).to_json() if parallel.rank() == 0 else {}
-    return Plan.from_json(json.loads(parallel.bytes_from_first(json.dumps(values).encode())))
-
-
 def _discover_and_fit(
     gateway: Gateway, books: Books, plan: Plan, domain: Domain, context: RunContext
 ) -> tuple[Domain, Generator]:
@@ -327,6 +354,8 @@ def _discover_and_fit(
     discovered = discover_domain(books.discovery_gateway(gateway), plan, domain)
     if domain.is_open:
         context.progress("discover", 1, 1)
+    if parallel.is_parallel():
+        agree({"the values that were found": domain_to_plain(discovered.domain)})
     generator = books.finished(discovered.domain)
     if generator is None:
         draws = books.draws(gateway.randomness)
