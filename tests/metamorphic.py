@@ -19,6 +19,7 @@ import json
 import math
 import os
 import random
+import shutil
 import struct
 import sys
 import tempfile
@@ -322,6 +323,15 @@ def npz(path: Path, rows: list[Any]) -> None:
 
 def idx(path: Path, rows: list[Any]) -> None:
     store(path, struct.pack(">IIII", 0x803, len(rows), 2, 3) + bytes(pixel for row in rows for pixel in row))
+
+
+def png(path: Path, rows: list[Any]) -> None:
+    from PIL import Image as Pillow
+
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir()
+    for at, row in enumerate(rows):
+        Pillow.fromarray(np.array(row, dtype=np.uint8).reshape(2, 3)).save(path / f"{at:03}.png")
 
 
 def msweb(path: Path, rows: list[Any]) -> None:
@@ -665,6 +675,7 @@ def _matrix_cases() -> Iterator[Case]:
     yield Case("npz threshold", reals, npz, {"threshold": 0.4}, ".npz")
     yield Case("idx", pixels, idx, {}, ".idx")
     yield Case("idx.gz domain", pixels, idx, {"domain": Domain((Image("scan", 2, 3),))}, "-ubyte.gz")
+    yield Case("png folder", pixels, png, {}, ".png")
     yield Case("numpy in memory", bits, lambda path, rows: np.array(rows), {})
     yield Case(
         "scipy in memory", reals, lambda path, rows: __import__("scipy.sparse").sparse.csr_array(np.array(rows)), {}

@@ -485,7 +485,8 @@ def command_line(
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.chdir(folder)
         patch.setattr(checkpoint.secrets, "randbits", lambda bits: 7)
-        patch.setattr(checkpoint, "fingerprint", lambda records: "left out")
+        for room in (checkpoint, books):
+            patch.setattr(room, "fingerprint", lambda records: "left out")
         patch.setattr(estimate, "machine_speed", lambda: 1.0)
         stack.enter_context(gateways(books.CheckpointedGateway, taped))
         stack.enter_context(warnings.catch_warnings())

@@ -1,7 +1,6 @@
 """Four commands on an untouched hospital file: no error, types back, and a verdict that sees a fault in any one column."""
 
 import csv
-import json
 
 import numpy as np
 import pandas as pd
@@ -78,7 +77,7 @@ def test_the_sample_has_the_columns_and_types_of_the_file(hospital):
     ]
     assert stays[1].min() >= 0
     assert abs(stays[0].median() - stays[1].median()) <= 2
-    codes = {code for cell in made.diagnoses for code in json.loads(cell)}
+    codes = {code for cell in made.diagnoses.dropna() for code in cell.split(";")}
     assert codes <= {"I10", "E11.9", "J45.0", "N39.0", "K21.0", "F32.1", "Z00.0"}
 
 

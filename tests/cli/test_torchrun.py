@@ -175,7 +175,10 @@ def test_processes_started_in_different_ways_end_before_a_charge(folder, tmp_pat
     table = pq.read_table(other / "1.parquet")
     pq.write_table(table.take(np.arange(len(table))[::-1]), other / "1.parquet", row_group_size=400)
     same = fit_arguments(folder, tmp_path / "release", "--ledger", tmp_path / "people.ledger")
-    differs = (same[0], other, *same[2:]) if odd == "other" else (*same, *odd)
+    changed = {"--epsilon": odd[1]} if odd != "other" else {}
+    differs = [changed.get(before, word) for before, word in zip((None, *same), same, strict=False)]
+    if odd == "other":
+        differs[1] = other
     codes, said = start_apart(tmp_path, *[same] * (processes - 1), differs)
     assert codes == [2] * processes
     for one in said:

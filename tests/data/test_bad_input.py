@@ -55,7 +55,7 @@ TEXTS = {
         "x.csv",
         f"colour,size\nred,1\n{SECRET}\nred,2\n",
         {"domain": TABLE},
-        ["line 3", "1 cells", "2"],
+        ["line 3", "1 cell", "2"],
     ),
     "ragged, too many": (
         "x.csv",

@@ -264,11 +264,10 @@ def test_cheap_checks_come_before_the_file_is_read(tmp_path, capsys):
         assert "no such file" not in message
 
 
-@pytest.mark.parametrize("ending", [".json", ".xlsx"])
-def test_formats_that_are_only_read_are_not_written(tmp_path, ending):
+def test_formats_that_are_only_read_are_not_written(tmp_path):
     from dpgm.data.writers import RecordWriter
 
-    with pytest.raises(UsageError, match="can only be read"), RecordWriter(tmp_path / f"x{ending}", ITEMS):
+    with pytest.raises(UsageError, match="can only be read"), RecordWriter(tmp_path / "x.json", ITEMS):
         pass
     assert not list(tmp_path.iterdir())
 

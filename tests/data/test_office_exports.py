@@ -298,5 +298,5 @@ def test_footnotes_below_a_table_are_named_and_make_no_baskets(tmp_path):
     """Four footnotes below 60 rows made the file one of baskets, with a message about items that hold a comma."""
     rows = "".join(f"{at % 7},{at / 4},x\n" for at in range(60))
     file = write_file(tmp_path / "t.csv", "age,bill,sex\n" + rows + "Source: us\n" * 4)
-    with pytest.raises(InputError, match="line 62: has 1 cells where 3 are expected; correct the row"):
+    with pytest.raises(InputError, match="line 62: has 1 cell where 3 are expected; correct the row"):
         inspect_file(file)

@@ -122,7 +122,7 @@ DOMAIN = dpgm.Domain.draft(SMALL)
 WRONG = {
     "a column": (lambda: synthesizer(DOMAIN).fit(SMALL["bool"]), "one column is not a frame"),
     "a list": (lambda: synthesizer(DOMAIN).fit([{"bool": True}]), "put lists or dicts into a frame"),
-    "a path": (lambda: synthesizer(DOMAIN).fit("people.csv"), "read_records"),
+    "a path": (lambda: synthesizer(DOMAIN).fit("people.csv"), "no such file"),
     "no rows": (lambda: synthesizer(DOMAIN).fit(SMALL.iloc[:0]), "no rows"),
     "no columns": (lambda: dpgm.Domain.draft(pd.DataFrame(index=range(5))), "has columns"),
     "a lost column": (lambda: synthesizer(DOMAIN).fit(SMALL.rename(columns={"sex": "Sex"})), r"did you mean Sex\?"),
@@ -137,7 +137,7 @@ WRONG = {
     ),
     "nothing": (lambda: dpgm.evaluate(SMALL, None), "two frames"),
     "frame and file": (lambda: dpgm.evaluate(SMALL, "people.csv"), "two frames"),
-    "one name": (lambda: dpgm.evaluate(SMALL, SMALL, person="sex"), "both `person` and `item`"),
+    "one name": (lambda: dpgm.evaluate(SMALL, SMALL, item="sex"), "person"),
 }
 
 

@@ -335,8 +335,6 @@ def test_what_cannot_be_proved_or_done_is_refused_before_anything_is_charged(tmp
         dpgm.Synthesizer(1.0, domain=VISITS).fit(frame, rows_per_person=3)
     with pytest.raises(UsageError, match="long shape"):
         ReadOptions(person="who", item="what", rows_per_person=3)
-    with pytest.raises(UsageError, match="leave out `memory`"):
-        ReadOptions(person="who", rows_per_person=3, memory="1GB")
     for wrong in (0, True, 10**6):
         with pytest.raises(UsageError, match="whole number"):
             ReadOptions(person="who", rows_per_person=wrong)

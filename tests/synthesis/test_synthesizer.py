@@ -9,7 +9,7 @@ import torch
 import dpgm
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
-from dpgm.errors import NotFittedError, PrivacyWarning, UsageError
+from dpgm.errors import InputError, NotFittedError, PrivacyWarning, UsageError
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.networks import kernel_kmeans
 from synthesis_data import SETS, TABLE, small_plan, some_records, tiny_plan
@@ -118,6 +118,8 @@ def test_memory_objects_of_every_kind_are_accepted():
         with pytest.raises(UsageError, match="domain"):
             dpgm.Synthesizer(epsilon=1.0).fit(frame)
     with pytest.raises(UsageError, match="must come from"):
+        dpgm.Synthesizer(epsilon=1.0).fit([{"a": 1}])
+    with pytest.raises(InputError, match="no such file"):
         dpgm.Synthesizer(epsilon=1.0).fit("a string")
 
 

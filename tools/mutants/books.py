@@ -64,7 +64,7 @@ MUTANTS = (
     Mutant(
         39,
         "noise, and a chance to be published, for values that fell out of the choice of a long record",
-        (("    held = np.flatnonzero(exact.numpy())\n", "    held = np.arange(len(exact))\n"),),
+        (("        held = np.flatnonzero(sums)\n", "        held = np.arange(len(sums))\n"),),
         (
             "tests/mechanisms/test_threshold.py::test_a_record_of_far_more_values_than_the_cap_exposes_no_more_than_delta_allows",
         ),
@@ -176,8 +176,8 @@ MUTANTS = (
         "the number of items on the terminal",
         (
             (
-                "        _announce_fit(total, records.domain, planned, device, options)\n",
-                '        _announce_fit(total, records.domain, planned, device, options)\n        announce(f"{len(records.indices)} items")\n',
+                "        _announce_fit(total, records.domain, planned, expected)\n",
+                '        _announce_fit(total, records.domain, planned, expected)\n        announce(f"{len(records.indices)} items")\n',
             ),
         ),
         BYTES,
