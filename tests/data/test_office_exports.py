@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpgm.data.domain import Categorical, Domain, Identifier, Ignored, Numeric
+from dpgm.data.domain import Categorical, Domain, Identifier, Ignored, ItemSet, Numeric
 from dpgm.data.inspect.inspection import inspect_file
 from dpgm.data.read.delimited import distinct_names
 from dpgm.data.read.frames import read_frame
@@ -300,3 +300,9 @@ def test_footnotes_below_a_table_are_named_and_make_no_baskets(tmp_path):
     file = write_file(tmp_path / "t.csv", "age,bill,sex\n" + rows + "Source: us\n" * 4)
     with pytest.raises(InputError, match="line 62: has 1 cell where 3 are expected; correct the row"):
         inspect_file(file)
+
+
+def test_an_item_may_have_the_name_of_an_index(tmp_path):
+    (tmp_path / "x.csv").write_text("(index),milk\n1,0\n0,1\n")
+    domain = Domain((ItemSet("things", ("(index)", "milk")),))
+    assert read_records(tmp_path / "x.csv", domain=domain, shape="wide").to_dense().tolist() == [[1, 0], [0, 1]]

@@ -96,11 +96,12 @@ def one_file(rng: random.Random, case: Case, folder: Path) -> str:
     path = folder / f"x{case.ending}"
     rows = [case.row(rng) for _ in range(rng.randrange(1, 12))]
     case.write(path, rows if case.companion is None else [*rows, case.companion])
-    data = path.read_bytes()
-    if path.suffix == ".gz" and rng.random() < 0.8:
-        path.write_bytes(gzip.compress(mutated(rng, gzip.decompress(data)), 1))
+    file = rng.choice(sorted(path.iterdir())) if path.is_dir() else path
+    data = file.read_bytes()
+    if file.suffix == ".gz" and rng.random() < 0.8:
+        file.write_bytes(gzip.compress(mutated(rng, gzip.decompress(data)), 1))
     else:
-        path.write_bytes(mutated(rng, data))
+        file.write_bytes(mutated(rng, data))
     try:
         read_records(path, **case.options)
     except DpgmError as error:

@@ -372,7 +372,9 @@ def _wide(columns: Columns, options: ReadOptions) -> tuple[Records, Layout | Non
     if domain is not None:
         encode, layout = _encoder(columns, domain, options), None
     else:
-        names = [name for name in columns.names if name not in (options.person, INDEX)]
+        listed = options.item_set is not None and INDEX in options.item_set.items
+        left_out = {options.person} | (set() if listed else {INDEX})
+        names = [name for name in columns.names if name not in left_out]
         domain = options.public_domain or Domain.of_items(natural_labels([plain_name(name) for name in names]))
         encode, layout = _binary_encoder(columns, names, domain, options), Layout("wide")
     return join_records((encode(chunk) for chunk in columns.chunks), domain, options.memory_limit), layout
