@@ -95,8 +95,8 @@ UNITS = {12, 20, 60, 100, 1000, 3600, 86400}
 
 def numbers_inside_functions(path):
     """Without default values of arguments (they have a name), exponents, shifts, units and modes of files."""
-    source = path.read_text()
-    found = set()
+    source = path.read_bytes()
+    lines, found = source.splitlines(), set()
     for function in ast.walk(ast.parse(source)):
         if not isinstance(function, ast.FunctionDef):
             continue
@@ -112,7 +112,7 @@ def numbers_inside_functions(path):
             value = node.value
             if type(value) is float and value > SMALLEST and value not in PLAIN:
                 found.add(value)
-            octal = (ast.get_source_segment(source, node) or "").startswith("0o")
+            octal = lines[node.lineno - 1][node.col_offset :].startswith(b"0o")
             if type(value) is int and value > 10 and value & (value - 1) and value not in UNITS and not octal:
                 found.add(value)
     return found

@@ -163,11 +163,14 @@ def test_ids_that_differ_in_what_nobody_sees_are_one_person(tmp_path, kind):
 
 
 def test_an_id_is_trimmed_by_unicode_category():
+    """All invisible characters, and every 31st of the others."""
     for code in (*range(0xD800), *range(0xE000, 0x110000)):
         one, kind = chr(code), unicodedata.category(chr(code))
         if kind in ("Cc", "Cf", "Zs", "Zl", "Zp") or unicodedata.name(one, "").startswith("VARIATION SELECTOR"):
             assert person_id(f"a{one}") == person_id(f"{one}a") == "a", hex(code)
             assert person_id(f"a{one}b") == ("a b" if one.isspace() else "ab"), hex(code)
+        elif code % 31:
+            continue
         elif kind[0] in "LNPS" and one not in "\u115f\u1160\u3164\uffa0":
             assert person_id(f"|{one}") != "|", hex(code)
         assert person_id(person_id(one)) == person_id(one), hex(code)
