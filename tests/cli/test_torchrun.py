@@ -67,7 +67,7 @@ def fit_arguments(folder, out, *more):
     return ("fit", folder / "data", "--domain", folder / "domain.yaml", "--epsilon", 2, "--out", out, *more)
 
 
-@pytest.mark.parametrize("model", ["products", "independent"])
+@pytest.mark.parametrize("model", ["products", pytest.param("independent", marks=pytest.mark.slow)])
 def test_one_two_and_three_processes_make_the_same_release(folder, tmp_path, model):
     for processes in (1, 2, 3):
         by_torchrun = processes == 2
@@ -82,17 +82,16 @@ def test_one_two_and_three_processes_make_the_same_release(folder, tmp_path, mod
         assert all(torch.equal(other[name], tensor) for name, tensor in expected.items())
 
 
-def test_one_two_and_three_processes_discover_the_same_items(folder, tmp_path):
-    for processes in (1, 2, 3):
+def test_one_and_three_processes_discover_the_same_items(folder, tmp_path):
+    for processes in (1, 3):
         more = ("--discover", "--epsilon", 8, "--model", "independent", "--seed", 1, "--memory", "500MB")
         run(processes, "fit", folder / "data", *more, "--out", tmp_path / str(processes))
-    releases = [dpgm.load(tmp_path / str(processes), unverified=True) for processes in (1, 2, 3)]
+    releases = [dpgm.load(tmp_path / str(processes), unverified=True) for processes in (1, 3)]
     assert 15 < releases[0].domain.width <= ITEMS
     expected = tensors_of_bytes((tmp_path / "1" / "model.safetensors").read_bytes())
-    for processes, release in zip((2, 3), releases[1:], strict=True):
-        assert release.domain == releases[0].domain
-        other = tensors_of_bytes((tmp_path / str(processes) / "model.safetensors").read_bytes())
-        assert all(torch.equal(other[name], tensor) for name, tensor in expected.items())
+    assert releases[1].domain == releases[0].domain
+    other = tensors_of_bytes((tmp_path / "3" / "model.safetensors").read_bytes())
+    assert all(torch.equal(other[name], tensor) for name, tensor in expected.items())
 
 
 def test_one_of_two_killed_processes_ends_the_fit_and_one_process_resumes_it(folder, tmp_path):

@@ -96,7 +96,7 @@ def test_two_ranks_hold_the_same_models_with_the_noise_of_one_process(models, tm
     assert (first - one_process).abs().max() < 0.1 * one_process.std()
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_in_doubles_several_ranks_train_what_one_process_does(ranks, tmp_path):
     one_process = train_in_doubles(ALL, 0)
     for result in results_of(ranks, tmp_path, "doubles"):

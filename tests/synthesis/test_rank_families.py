@@ -63,7 +63,7 @@ def alone():
     return fits(1, 0)
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_several_processes_fit_what_one_does(alone, tmp_path, ranks):
     started = [start_process(__file__, ranks, rank, tmp_path) for rank in range(ranks)]
     assert [process.wait(timeout=300) for process in started] == [0] * ranks
