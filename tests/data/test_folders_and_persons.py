@@ -168,3 +168,11 @@ def test_the_warning_depends_on_the_name_and_not_on_values():
     with pytest.warns(PrivacyWarning, match="'user_id' is named like"):
         synthesizer(domain=DOMAIN).fit(alike)
     synthesizer(domain=DOMAIN).fit(visits().rename(columns={"user_id": "visit"}))  # warns of nothing
+
+
+@pytest.mark.parametrize(("name", "value"), [("domain", {"fields": []}), ("memory", "2GB")])
+def test_arguments_of_the_synthesizer_are_no_arguments_of_fit(name, value):
+    """They ended in a TypeError, or were said to belong to files."""
+    for data in ("people.csv", np.eye(3)):
+        with pytest.raises(UsageError, match=rf"`{name}` is an argument of `Synthesizer"):
+            dpgm.Synthesizer().fit(data, **{name: value})

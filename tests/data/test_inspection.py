@@ -30,7 +30,7 @@ def test_a_table_gets_a_draft_that_reads_it_and_holds_no_value(tmp_path, capsys)
     assert "[ ] note: categories, always the same" in out
     assert "confirm the checklist" in err
     domain = load_domain(draft)
-    assert domain.origin == "stated"
+    assert domain.origin == "judged"
     assert domain.field("age") == Numeric("age", "discover", "discover", integer=True)
     assert domain.field("member") == Categorical("member", discover=True)
     assert domain.field("score") == Numeric("score", "discover", "discover", decimals=3)

@@ -1,5 +1,7 @@
 """Codes such as 999 and spellings such as n/a that stand for a missing value: `inspect` finds them for the curator."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import yaml
@@ -12,6 +14,8 @@ from dpgm.data.inspect.inspection import inspect_file
 from dpgm.data.read.frames import as_records
 from dpgm.data.read.readers import read_records
 from dpgm.errors import UsageError
+from dpgm.synthesis.readme import KINDS_JUDGED
+from dpgm.synthesis.release import load
 from reading_data import write_file
 
 RNG = np.random.default_rng(0)
@@ -111,11 +115,48 @@ def test_usual_spellings_of_a_missing_value_are_found_and_stated_in_the_draft(tm
         "allergy": "categorical",
     }
     assert (seen.domain.field("age").integer, seen.domain.field("bill").decimals) == (True, 2)
-    assert seen.domain.missing_texts == load_domain(tmp_path / "d.yaml").missing_texts == tuple(sorted(SPELLINGS))
+    clear = tuple(sorted(set(SPELLINGS) - {"None"}))
+    assert seen.domain.missing_texts == load_domain(tmp_path / "d.yaml").missing_texts == clear
     shown = "\n".join(seen.lines())
-    assert all(f"--missing {text}" in shown or f"--missing '{text}'" in shown for text in SPELLINGS)
+    assert all(f"--missing {text}" in shown or f"--missing '{text}'" in shown for text in clear)
     assert "'None' in age, bill, seen, smokes; seems to be a value in allergy" in shown
     assert "'NA' in age, bill, seen, smokes, allergy\n" in shown
+
+
+def test_one_row_makes_no_value_of_another_column_missing(tmp_path):
+    """One "-" among the numbers made 500 regions "-" missing."""
+    rows = "".join(f"{20 + at % 50},{('north', 'south', '-', 'none')[at % 4]}\n" for at in range(400))
+    for more in ("", "-,north\n", "none,north\n"):
+        seen = inspect_file(
+            write_file(tmp_path / "t.csv", "age,region\n" + rows + more), draft_domain=tmp_path / "d.yaml"
+        )
+        assert seen.domain.missing_texts == ()
+        assert ("seems to be a value in region" in "\n".join(seen.lines())) == bool(more)
+        (tmp_path / "d.yaml").unlink()
+
+
+def test_the_certificate_says_that_kinds_of_a_draft_were_judged_by_the_rows(tmp_path, capsys):
+    load_commands()
+    file, draft, release = str(survey(tmp_path)), str(tmp_path / "d.yaml"), str(tmp_path / "release")
+    assert run(["inspect", file, "--draft-domain", draft]) == 0
+    assert load_domain(draft).origin == "judged"
+    fit = [
+        "fit",
+        file,
+        "--domain",
+        draft,
+        "--missing",
+        "None",
+        "--epsilon",
+        "1",
+        "--model",
+        "independent",
+        "--quiet",
+    ]
+    assert run([*fit, "--out", release]) == 0
+    assert run(["verify", release]) == 0
+    assert KINDS_JUDGED in load(release).certificate.statements
+    capsys.readouterr()
 
 
 def test_texts_are_values_where_nothing_else_is_a_number(tmp_path):
@@ -128,8 +169,9 @@ def test_texts_are_values_where_nothing_else_is_a_number(tmp_path):
 def test_a_draft_with_missing_texts_is_fitted_without_an_option(tmp_path, capsys):
     load_commands()
     file, draft = str(survey(tmp_path)), str(tmp_path / "d.yaml")
-    assert run(["inspect", file, "--draft-domain", draft]) == 0
     release, sample = str(tmp_path / "release"), str(tmp_path / "s.csv")
+    Path(file).write_text(Path(file).read_text().replace(",None\n", ",none of these\n"))
+    assert run(["inspect", file, "--draft-domain", draft]) == 0
     assert run(["fit", file, "--domain", draft, "--epsilon", "1", "--out", release, "--quiet"]) == 0
     assert run(["sample", release, "--out", sample, "--quiet"]) == 0
     assert run(["evaluate", file, sample, "--release", release, "--json"]) == 0

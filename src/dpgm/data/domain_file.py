@@ -35,6 +35,7 @@ from dpgm.validation import near
 
 # Types accepted as `domain=`: a domain, the contents of a domain file, or its path.
 DomainLike: TypeAlias = Domain | Mapping[str, Any] | str | os.PathLike[str]
+JUDGED = "kinds_judged_by_rows"  # key in drafts of tables: a certificate says so
 DRAFTED = "drafted_from_data"  # key in drafts of `inspect`, until the curator removes the line
 _MAX_BYTES = 1 << 28
 _MAX_DEPTH = 20
@@ -74,6 +75,8 @@ _KEYS = {kind: _keys_of(cls) for kind, cls in _CLASSES.items()}
 def domain_to_plain(domain: Domain) -> dict[str, Any]:
     """A domain as plain dictionaries and lists, ready for JSON or YAML."""
     plain: dict[str, Any] = {DRAFTED: True} if domain.origin in ("drafted", "declared") else {}
+    if domain.origin == "judged":
+        plain[JUDGED] = True
     if domain.label is not None:
         plain["label"] = domain.label
     if domain.missing_texts:
@@ -120,7 +123,9 @@ def domain_from_plain(plain: object) -> Domain:
     """
     if not isinstance(plain, dict):
         raise UsageError("a domain must be a mapping with the key 'fields'.")
-    _check_keys(plain, ("fields",), ("label", "missing_texts", "constraints", "layout", DRAFTED), "the domain")
+    _check_keys(
+        plain, ("fields",), ("label", "missing_texts", "constraints", "layout", DRAFTED, JUDGED), "the domain"
+    )
     columns: list[Any] = [
         _field_from_plain(field, at)
         for at, listed in enumerate(plain["fields"], start=1)
@@ -134,7 +139,7 @@ def domain_from_plain(plain: object) -> Domain:
         plain.get("label"),
         constraints=tuple(plain.get("constraints", ())),
         missing_texts=tuple(plain.get("missing_texts", ())),
-        origin="drafted" if plain.get(DRAFTED, False) else "stated",
+        origin="drafted" if plain.get(DRAFTED, False) else "judged" if plain.get(JUDGED, False) else "stated",
         layout=None if layout is None else Layout(**layout),
     )
 

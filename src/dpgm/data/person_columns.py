@@ -31,6 +31,21 @@ _NAME = re.compile(
     f"({_MADE})*(({PERSONS})s?({IDENTIFIERS})*|({STAND_INS})s?({IDENTIFIERS})+|({OWN})({IDENTIFIERS})*)"
 )
 
+_WITH_IDENTIFIER = re.compile(f"({_MADE})*(({PERSONS}|{STAND_INS})({IDENTIFIERS})+|({OWN})({IDENTIFIERS})*)")
+
+
+def identifies_persons(name: str) -> bool:
+    """Whether a name says that a column holds identifiers of persons: a word for one and a word for an identifier.
+
+    >>> [identifies_persons(name) for name in ("card_id", "Card No.", "patientId", "ssn", "patient", "product_id")]
+    [True, True, True, True, False, False]
+    """
+    return _WITH_IDENTIFIER.fullmatch(_letters(name)) is not None
+
+
+def _letters(name: str) -> str:
+    return "".join(re.findall(r"[^\W_]+", name.lower()))
+
 
 def named_like_persons(names: Iterable[str], domain: Domain | None = None) -> tuple[str, ...]:
     """The names that are usual for identifiers of persons.
@@ -42,7 +57,7 @@ def named_like_persons(names: Iterable[str], domain: Domain | None = None) -> tu
     """
     fields = () if domain is None else domain.fields
     stated = {one.name for one in fields if one.kind in _OTHER_KINDS and not one.is_open}
-    alike = (name for name in names if _NAME.fullmatch("".join(re.findall(r"[^\W_]+", name.lower()))))
+    alike = (name for name in names if _NAME.fullmatch(_letters(name)))
     return tuple(name for name in alike if name not in stated)
 
 

@@ -361,7 +361,10 @@ def floats(column: pa.Array, where: Place, missing: Sequence[str]) -> tuple[NDAr
     kinds, column = pa.types, plain_column(column)
     if kinds.is_string(column.type):
         column = _present_texts(column, missing)
-        message = "the value is not a finite number written with digits and '.'; correct the file."
+        message = (
+            "the value is not a finite number written with digits and '.'; correct the file, or say which texts mean"
+            " a missing value (`missing`) or how numbers are written (`decimal`)."
+        )
         refuse_first(~written_numbers(column), where, message)
         column = pc.utf8_ltrim(column, "+")
     elif kinds.is_boolean(column.type):

@@ -18,8 +18,8 @@ DOMAIN_ASSUMED_PUBLIC = (
     "The domain was drafted from the data, and the custodian declared that all of it is public knowledge."
 )
 KINDS_JUDGED = (
-    "Kinds of columns (whole numbers, places of decimals, units of time, whether values may be missing) were judged by"
-    " the rows, and are treated as public."
+    "Kinds of columns (whole numbers, places of decimals, units of time, whether values may be missing and how that is"
+    " written, words for true and false) were judged by the rows, and are treated as public."
 )
 SEEDED = "NOT PRIVATE: made with a seeded generator."
 

@@ -183,6 +183,9 @@ class Synthesizer:
         self, data: Any, named: dict[str, Any], source: Source | None, reading: Mapping[str, Any]
     ) -> FrameRecords:
         """The records of a file or of data in memory, and how they were read."""
+        own = {"domain", "memory"} & {*reading}
+        if own:
+            raise UsageError(f"`{min(own)}` is an argument of `Synthesizer(...)`, not of `fit`; give it there.")
         if not isinstance(data, (str, os.PathLike)):
             if reading:
                 raise UsageError(

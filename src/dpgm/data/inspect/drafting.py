@@ -147,7 +147,9 @@ def draft_table(
         )
     names = [field.name for field in fields if not isinstance(field, (Identifier, Ignored))]
     texts = sorted({text for name in names for text in seen[name].gaps})
-    domain = Domain(tuple(fields), missing_texts=tuple(texts))  # type: ignore[arg-type]
+    # A text that is a value in another column is not stated: it would be missing there, too.
+    clear = tuple(text for text in texts if not _columns_with(text, names, seen)[1])
+    domain = Domain(tuple(fields), missing_texts=clear)  # type: ignore[arg-type]
     orders, follows = _date_orders(domain, seen)
     whole = [field.name for field in domain.fields if isinstance(field, Numeric) and field.integer]
     shared = survey_codes({name: seen[name].numbers for name in whole if seen[name].is_number})

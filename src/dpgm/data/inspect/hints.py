@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpgm.data.fields import INDEX
+from dpgm.data.person_columns import identifies_persons
 from dpgm.data.values import without_signs
 
 _MARK = "[. '\u00a0\u202f]"  # between thousands
@@ -249,11 +250,12 @@ def called_id(name: str) -> bool:
 def is_identifier(name: str) -> bool:
     """Whether a name says that a column identifies rows or persons (and not shops or products, which may repeat).
 
-    >>> [is_identifier(name) for name in ("id", "ID", "patient_id", "userId", "ssn", "product_id", "idle", "user")]
-    [True, True, True, True, True, False, False, False]
+    >>> [is_identifier(name) for name in ("id", "ID", "patient_id", "userId", "ssn", "card_no", "product_id", "user")]
+    [True, True, True, True, True, True, False, False]
     """
     words = _words(name)
-    return is_index(name) or (bool(words & _IDS) and (words <= _IDS or bool(words & _PERSONS)))
+    by_words = bool(words & _IDS) and (words <= _IDS or bool(words & _PERSONS))
+    return is_index(name) or identifies_persons(name) or by_words
 
 
 def is_index(name: str) -> bool:

@@ -40,13 +40,15 @@ _FIRST_ROWS = 2000
 _TABLE_WIDTH, _TABLE_ROWS, _MIN_TABLE_ROWS = 3, 0.9, 20
 _MAX_LISTED = 40  # fields in the printed inspection
 _NAMED = 5  # columns in a line
+_AMBIGUOUS = "Not a number here, and a value elsewhere: correct the cells, or say --missing TEXT, then it is missing in all columns:"
 _TITLE_LINES = 20  # at the top, searched for a title
 _ITEMS_NOTE = (
     "curator only: derived from the data; remove anything that is not public knowledge\n"
     "(items and values that only some people have, and bounds taken from the rows)."
 )
 _TABLE_NOTE = (
-    "drafted by dpgm inspect: names and kinds of columns, and no value of any person. Confirm the kinds; values,\n"
+    "drafted by dpgm inspect: names and kinds of columns, judged by the rows (the certificate says so), and no value\n"
+    "of any person but usual words for a missing value. Confirm the kinds; values,\n"
     "ranges and bins that are left open are found privately by the fit. List values or ranges that are public\n"
     "knowledge: that saves budget."
 )
@@ -138,6 +140,7 @@ class Inspection(Drafted):
             *section(_CONFIRM, [f"[ ] {line}" for line in self.confirm]),
             *section(_LEFT_OUT, [f"{name}: {why}" for name, why in self.left_out]),
             *section(self._gaps_title(), self._gap_lines()),
+            *section(_AMBIGUOUS, self._ambiguous_lines()),
             *section(
                 "Perhaps not read as you mean:", [f"{_listed(names)}: {hint}" for hint, names in hinted.items()]
             ),
@@ -147,18 +150,23 @@ class Inspection(Drafted):
         ]
 
     def _gaps_title(self) -> str:
-        options = " ".join(f"--missing {shlex.quote(text)}" for text, *_ in self.gaps)
+        options = " ".join(f"--missing {shlex.quote(text)}" for text, _, values in self.gaps if not values)
         return f"Read as missing (`missing_texts` in the draft; the same as {options}):"
 
     def _gap_lines(self) -> list[str]:
         """One line for all spellings of a missing value that occur in the same columns."""
-        spellings: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
+        spellings: dict[tuple[str, ...], list[str]] = {}
         for text, gaps, values in self.gaps:
-            spellings.setdefault((gaps, values), []).append(repr(text))
+            if not values:
+                spellings.setdefault(gaps, []).append(repr(text))
+        return [f"[ ] {', '.join(texts)} in {_listed(gaps)}" for gaps, texts in spellings.items()]
+
+    def _ambiguous_lines(self) -> list[str]:
+        """One line for every spelling that is missing in some columns and seems to be a value in others."""
         return [
-            f"[ ] {', '.join(texts)} in {_listed(gaps)}"
-            + (f"; seems to be a value in {_listed(values)}, and is missing there as well" if values else "")
-            for (gaps, values), texts in spellings.items()
+            f"[ ] {text!r} in {_listed(gaps)}; seems to be a value in {_listed(values)}"
+            for text, gaps, values in self.gaps
+            if values
         ]
 
 
@@ -225,7 +233,8 @@ def inspect_file(
     drafted: Drafted | None = None
     if guess.table:
         drafted = draft_table(table_columns(files, guess), options, drop=drop, kinds=kinds)
-        options = replace(options, domain=drafted.domain, shape="wide")
+        texts = (text for text, *_ in drafted.gaps)
+        options = replace(options, domain=drafted.domain, shape="wide", missing=(*options.missing, *texts))
     elif drop or kinds:
         raise UsageError(
             f"{source_file}: `drop` and `kinds` are for tables that are drafted; correct the domain file."
@@ -234,6 +243,8 @@ def inspect_file(
     lengths = records.lengths
     # Items come from the rows; the draft of a table contains nothing that does.
     domain = replace(records.domain, origin="drafted") if source.items_assumed_public else records.domain
+    if drafted is not None:
+        domain = replace(domain, origin="judged")
     if draft_domain is not None:
         note = _ITEMS_NOTE if drafted is None else _TABLE_NOTE
         if drafted is not None and drafted.orders:
