@@ -40,8 +40,8 @@ _FIRST_ROWS = 2000
 _TABLE_WIDTH, _TABLE_ROWS, _MIN_TABLE_ROWS = 3, 0.9, 20
 _MAX_LISTED = 40  # fields in the printed inspection
 _NAMED = 5  # columns in a line
-_AMBIGUOUS = "Not a number here, and a value elsewhere: correct the cells, or say --missing TEXT, then it is missing in all columns:"
-    "Not a number here and a value elsewhere: correct the cells, or say --missing TEXT (missing in all columns then):"
+_AMBIGUOUS = "Not a number here and a value elsewhere; correct the cells, or say --missing TEXT for all columns:"
+_TITLE_LINES = 20  # at the top, searched for a title
 _ITEMS_NOTE = (
     "curator only: derived from the data; remove anything that is not public knowledge\n"
     "(items and values that only some people have, and bounds taken from the rows)."
