@@ -10,7 +10,7 @@ from dpgm.data.read.item_lines import plain_cells
 from metamorphic import Violation, cases, run_case, small_blocks
 
 CASES = {case.name: case for case in cases()}
-PAIRS = 5
+PAIRS = 3
 
 
 @pytest.mark.parametrize("name", CASES)

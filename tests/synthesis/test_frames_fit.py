@@ -59,8 +59,10 @@ def test_the_certificate_says_that_kinds_were_judged_by_the_rows(tmp_path):
     assert KINDS_JUDGED in fitted.certificate_.statements
     fitted.save(tmp_path / "release")
     assert dpgm.verify(tmp_path / "release").ok
-    stated = dpgm.Synthesizer(epsilon=5.0, domain=domain_to_plain(drafts[0])).fit(frame)
-    assert KINDS_JUDGED not in stated.certificate_.statements
+    drafted = domain_to_plain(drafts[0])
+    for plain, judged in ((drafted, True), ({"fields": drafted["fields"]}, False)):  # as drafted; as confirmed
+        again = dpgm.Synthesizer(epsilon=5.0, domain=plain).fit(frame)
+        assert (KINDS_JUDGED in again.certificate_.statements) == judged
 
 
 def test_the_certificate_says_that_pandas_judged_the_kinds_of_a_frame_without_a_domain(tmp_path):
