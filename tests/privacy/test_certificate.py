@@ -327,3 +327,31 @@ def test_json_beyond_its_limit_is_refused_before_it_is_read():
     assert strict_json("[1, 2]", "the plan", at_most=6) == [1, 2]
     with pytest.raises(ArtefactError, match="the plan is larger than 5 bytes"):
         strict_json("[1, 2]", "the plan", at_most=5)
+
+
+def test_a_certificate_shows_what_it_protects(certificate):
+    assert repr(certificate).startswith("Certificate(epsilon=")
+    assert "NOT PRIVATE" in repr(replace(certificate, private=False))
+    assert "one person of 50,000" in certificate._repr_html_()
+    several = replace(certificate, plan={**certificate.plan, "rows_per_person": 3})
+    assert "one person with up to 3 of 50,000 rows" in several._repr_html_()
+
+
+def test_a_folder_or_file_that_cannot_be_read_is_refused_in_a_sentence(tmp_path, monkeypatch):
+    (tmp_path / "x.json").write_text("{}")
+
+    def fails(*_):
+        raise PermissionError(13, "Permission denied")
+
+    def too_large(*_, **__):
+        raise MemoryError
+
+    folder = ReleaseFolder(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", fails)
+        with pytest.raises(ArtefactError, match="cannot be read: Permission denied"):
+            ReleaseFolder(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdopen", too_large)
+        with pytest.raises(ArtefactError, match="larger than the memory"):
+            folder.read("x.json", 100)

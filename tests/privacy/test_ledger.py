@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from dpgm.errors import ArtefactError, BudgetError, DiskError, UsageError
+from dpgm.privacy import ledger as ledger_module
 from dpgm.privacy import ledger_chain
 from dpgm.privacy.accountant import cost
 from dpgm.privacy.calibration import Spend, Training, calibrate
@@ -477,3 +478,9 @@ def test_a_forged_entry_is_refused_in_one_sentence(ledger, document):
     for use in (ledger.entries, ledger.totals, lambda: ledger.start("known")):
         with pytest.raises(ArtefactError, match="makes no sense"):
             use()
+
+
+@pytest.mark.parametrize("order", [1.0, 0.5, -3.0])
+def test_an_order_that_bounds_nothing_is_refused(order):
+    with pytest.raises(ValueError, match=r"not an order|not a number"):
+        ledger_module._fixed_by({"order": order})
