@@ -149,7 +149,8 @@ def _networks() -> tuple[Configuration, ...]:
             "B", "two RBMs, a quarter of the records in a step", data, quarter, noises | some, least_share=0.5
         ),
         _configuration("C", "as B, and nobody but the canary", nobody, quarter, noises | some, least_share=0.5),
-        _configuration("VAE", "a VAE, every record in every step", four, vae, alone, copies=24),
+        # its secret numbers blur the score, so a bound of .4 of the claim takes twice as many fits
+        _configuration("VAE", "a VAE, every record in every step", four, vae, alone, copies=24, effort=1.6),
     )
 
 
