@@ -35,12 +35,9 @@ import torch.nn.functional as F
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.mechanisms.gateway import Gateway
-from dpgm.mechanisms.gaussian import _add_on_device
 from dpgm.mechanisms.normals import fill_with_normals
 from dpgm.mechanisms.query import View
 from dpgm.mechanisms.randomness import SystemRandomness
-from dpgm.networks.clipped_gradients import SegmentedPass
-from dpgm.networks.clipped_gradients_cuda import PaddedPass
 from dpgm.networks.optimizer import OptimizerSettings
 from dpgm.networks.private_sgd import Trainer, TrainingSettings
 from dpgm.networks.rbm import RBM
@@ -192,16 +189,16 @@ def nonprivate_step(records: Records, size: int, model: VAE | RBM | None = None)
     made = trainer(records, size, model=model)
     rng, counter = np.random.default_rng(1), iter(range(10**9))
     gradient_pass, ones, source = made._pass, torch.ones(size), SystemRandomness()
-    assert isinstance(gradient_pass, SegmentedPass)
 
     def draw(rows: np.ndarray, out: torch.Tensor) -> None:
         fill_with_normals(out, source)
 
     def step() -> None:
         sample = np.sort(rng.choice(len(records), size, replace=False))
-        number = next(counter)
-        batch = gradient_pass._make_batch(View(records, {}, sample, draw))
-        made._update(batch.weighted_sum(gradient_pass._factors, ones, gradient_pass._sum), 1e30, number)
+        gradient_pass._batches.load(View(records, {}, sample, draw))
+        batch = gradient_pass._batches.batch()
+        batch.weighted_sum(made.model.factors(batch), ones, gradient_pass._sum)
+        made._update(gradient_pass._sum.flat, 1e30, next(counter))
 
     return step
 
@@ -285,27 +282,6 @@ def on_cpu(quick: bool) -> dict[str, object]:
     return result
 
 
-def graphed_run(records: Records, size: int, **options: object) -> Callable[[int], None]:
-    """What the device does in a private step: two graphs, bound, noise, the optimiser's graph. No host work."""
-    made = trainer(records, size, device="cuda", **options)  # type: ignore[arg-type]
-    made.run(5)
-    gradient_pass, randomness = made._pass, SystemRandomness()
-    assert isinstance(gradient_pass, PaddedPass)
-    histogram = gradient_pass._histogram.double()
-
-    def run(steps: int) -> None:
-        for _ in range(steps):
-            fill_with_normals(gradient_pass._draws, randomness)
-            gradient_pass._first()
-            bound = made.norm_bound.update(histogram)
-            gradient_pass._second(bound)
-            _add_on_device(gradient_pass._sum, 1.0, bound, randomness)
-            made._update(gradient_pass._sum, bound, made.done)
-            made.done += 1
-
-    return run
-
-
 def private_run(records: Records, size: int, **options: object) -> Callable[[int], None]:
     return trainer(records, size, device="cuda", **options).run  # type: ignore[arg-type]
 
@@ -321,7 +297,7 @@ def autograd_run(records: Records, size: int) -> Callable[[int], None]:
 
 
 def on_cuda(quick: bool) -> dict[str, object]:
-    """Clock time a step: whole (gateway, coins, integer noise on the host included) and the device's part alone."""
+    """Clock time of whole steps: gateway, coins, integer noise on the host included."""
     rng = np.random.default_rng(0)
     rounds = 200 if quick else 1000
     pictures, baskets = images(30_000, rng), calls(100_000 if quick else 400_000, rng)
@@ -335,12 +311,6 @@ def on_cuda(quick: bool) -> dict[str, object]:
         "private_4096": (lambda: private_run(pictures, 4096), 4096),
         "k10_4096": (lambda: private_run(pictures, 4096, clusters=10), 4096),
         "k10_even_4096": (lambda: private_run(pictures, 4096, **even), 4096),
-        "graphed_100": (lambda: graphed_run(pictures, 100), 100),
-        "graphed_600": (lambda: graphed_run(pictures, 600), 600),
-        "graphed_4096": (lambda: graphed_run(pictures, 4096), 4096),
-        "graphed_k10_4096": (lambda: graphed_run(pictures, 4096, clusters=10), 4096),
-        "graphed_k10_even_4096": (lambda: graphed_run(pictures, 4096, **even), 4096),
-        "graphed_cdr_4096": (lambda: graphed_run(baskets, 4096), 4096),
         "cdr_4096": (lambda: private_run(baskets, 4096), 4096),
         "cdr_32768": (lambda: private_run(baskets, 32768), 32768),
         "rbm_600": (lambda: private_run(pictures, 600, model=machine), 600),

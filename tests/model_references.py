@@ -6,9 +6,8 @@ import torch.nn.functional as F
 
 from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
 from dpgm.data.records import Records
-from dpgm.networks.batch import Workspace
-from dpgm.networks.clipped_gradients import BlockViews, SegmentedBatch
-from dpgm.networks.clipped_gradients_cuda import PaddedBatch
+from dpgm.networks.batch import SegmentedBatch, TiledBatch
+from dpgm.networks.model import Views
 
 SETS = Domain((ItemSet("items", tuple(range(23))),))
 MIXED = Domain(
@@ -92,26 +91,24 @@ def segmented(model, parameters, records, clusters, draws):
     k = len(parameters)
     order = np.argsort(clusters, kind="stable")
     bounds = np.concatenate([[0], np.cumsum(np.bincount(clusters, minlength=k))]).astype(np.int64)
-    work = Workspace(parameters.dtype)
-    batch = SegmentedBatch(
-        BlockViews(model.layout, parameters), records, order, bounds, work, draws[torch.from_numpy(order)]
-    )
+    batch = SegmentedBatch(Views(model.layout, parameters), records, order, bounds, draws[torch.from_numpy(order)])
     return batch, order
 
 
-def padded(model, parameters, records, clusters, draws):
-    """A padded batch, and the (cluster, place) of every record."""
+def tiled(model, parameters, records, clusters, draws):
+    """A batch in tiles, two for some networks, and the place of every record."""
     k = len(parameters)
     counts = np.bincount(clusters, minlength=k)
-    size = int(counts.max(initial=1)) + 2
+    size = max(int(counts.max(initial=1)) - 1, 1)
+    owners = np.repeat(np.arange(k), np.maximum(-(-counts // size), 1))
     place = np.zeros(len(clusters), dtype=np.int64)
     for s in range(k):
-        place[clusters == s] = np.arange(counts[s])
-    work = Workspace(parameters.dtype)
-    signal = work.signal("records", (k, size, records.width))
-    signal.values.zero_()
-    signal.values[clusters, place] = torch.from_numpy(records.to_dense(np.float64)).to(parameters.dtype)
-    noise = torch.zeros((k, size, draws.shape[1]), dtype=parameters.dtype)
-    noise[clusters, place] = draws
-    batch = PaddedBatch(model.layout, parameters, signal, work, noise)
-    return batch, (clusters, place)
+        place[clusters == s] = np.flatnonzero(owners == s)[0] * size + np.arange(counts[s])
+    dense = torch.zeros(len(owners) * size, records.width, dtype=parameters.dtype)
+    dense[place] = torch.from_numpy(records.to_dense(np.float64)).to(parameters.dtype)
+    unused = torch.ones(len(dense), dtype=torch.bool)
+    unused[place] = False
+    noise = parameters.new_zeros(len(dense), draws.shape[1])
+    noise[place] = draws
+    batch = TiledBatch(model.layout, parameters, torch.from_numpy(owners), dense, unused, noise)
+    return batch, place

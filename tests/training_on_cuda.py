@@ -12,11 +12,10 @@ from dpgm.mechanisms.gateway import TraceGateway
 from dpgm.mechanisms.norm_bound import norm_edges
 from dpgm.mechanisms.query import View
 from dpgm.mechanisms.randomness import SeededRandomness
-from dpgm.networks.clipped_gradients import SegmentedPass
-from dpgm.networks.clipped_gradients_cuda import PaddedPass
 from dpgm.networks.model import Model
 from dpgm.networks.optimizer import OptimizerSettings
-from dpgm.networks.private_sgd import Trainer, TrainingSettings
+from dpgm.networks.private_sgd import GradientPass, Trainer, TrainingSettings
+from dpgm.networks.sampled_batches import SegmentedBatches, TiledBatches
 from dpgm.networks.vae import VAE
 
 
@@ -54,7 +53,7 @@ ACTIVATIONS = [1.0, 1e5, 1e10, 1e15, 1e18, 3e18, 1e19, 1e25, 1e30, 1e37]
 LOGITS = [0.0, -5.0, -20.0, -40.0, -44.0, -48.0, -49.0, -49.5, -50.0, -52.0, -60.0, -70.0, -87.0]
 
 
-def clipped_norms(layout: type[SegmentedPass | PaddedPass], device: str) -> Iterator[float]:
+def clipped_norms(kind: type[SegmentedBatches | TiledBatches], device: str) -> Iterator[float]:
     """Norm of one record's clipped gradient over the bound, in a VAE whose parameters are as large or small as can be.
 
     The last layer's gradient is outer(activations, probabilities - record) of any scale, and all others are zero.
@@ -67,7 +66,7 @@ def clipped_norms(layout: type[SegmentedPass | PaddedPass], device: str) -> Iter
             parameters = torch.zeros(1, model.layout.size, device=device)
             model.layout.bias(parameters, first).fill_(activation)
             model.layout.bias(parameters, last).fill_(logit)
-            gradients = layout(model, parameters, norm_edges(24))
+            gradients = GradientPass(model, parameters, norm_edges(24), kind(model, parameters))
             view = View(records, {}, np.arange(1), lambda rows, out: out.zero_())
             for step, bound in enumerate((2.0**-6, 1.0, 2.0**12)):
                 with matrix_precision("highest"):

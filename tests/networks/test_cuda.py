@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from dpgm.networks.clipped_gradients_cuda import PaddedPass
 from dpgm.networks.rbm import RBM
+from dpgm.networks.sampled_batches import TiledBatches
 from dpgm.networks.vae import VAE
 from model_references import MIXED, SETS, random_records
 from training_on_cuda import clipped_norms, largest_difference
@@ -23,6 +23,6 @@ def test_cuda_and_cpu_agree(domain, clusters, kind):
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_no_gradient_exceeds_its_bound_at_any_scale():
-    found = list(clipped_norms(PaddedPass, "cuda"))
+    found = list(clipped_norms(TiledBatches, "cuda"))
     assert max(found) <= 1
     assert sum(norm > 0.9999 for norm in found) > 100  # most are clipped

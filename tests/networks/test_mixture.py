@@ -8,7 +8,6 @@ import torch
 
 from dpgm.data.domain import Domain
 from dpgm.errors import ArtefactError
-from dpgm.kernels import network_kernels
 from dpgm.networks.mixture import Mixture
 from dpgm.networks.model import Outputs
 from dpgm.networks.rbm import RBM
@@ -37,10 +36,7 @@ def rbm_mixture(domain):
 
 
 @pytest.mark.parametrize("make", [vae_mixture, rbm_mixture])
-@pytest.mark.parametrize("compiled", [True, False])
-def test_samples_are_valid_records_of_the_domain(make, compiled, monkeypatch):
-    if not compiled:
-        monkeypatch.setattr(network_kernels, "HAS_NUMBA", False)
+def test_samples_are_valid_records_of_the_domain(make):
     drawn = make(MIXED).sample(500, generator=generator(1))
     dense = drawn.to_dense()
     assert len(drawn) == 500
@@ -73,10 +69,7 @@ def test_each_network_makes_its_share_in_random_order():
     assert abs(dense[:10_000, 0].mean() - dense[10_000:, 0].mean()) < 0.02
 
 
-@pytest.mark.parametrize("compiled", [True, False])
-def test_bernoulli_columns_are_drawn_with_their_probability_and_independently(compiled, monkeypatch):
-    if not compiled:
-        monkeypatch.setattr(network_kernels, "HAS_NUMBA", False)
+def test_bernoulli_columns_are_drawn_with_their_probability_and_independently():
     outputs = Outputs.of(Domain.of_items(6))
     level = torch.tensor([1e-4, 0.01, 0.2, 0.5, 0.9, 0.999])
     count = 200_000

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpgm.networks.clipped_gradients import BlockViews
+from dpgm.networks.model import Views
 from dpgm.networks.vae import VAE
 from model_references import SETS, random_records, segmented
 
@@ -50,5 +50,5 @@ def test_norms_and_clipped_sums_equal_those_of_opacus():
     factors = model.factors(batch)
     assert torch.allclose(batch.squared_norms(factors).sqrt(), norms, rtol=1e-10)
     weights = (norms.median() / norms).clamp(max=1)
-    mine = batch.weighted_sum(factors, weights, BlockViews(model.layout, torch.zeros_like(parameters)))
+    mine = batch.weighted_sum(factors, weights, Views(model.layout, torch.zeros_like(parameters)))
     assert torch.allclose(mine[0], weights @ theirs, rtol=1e-10, atol=1e-10)

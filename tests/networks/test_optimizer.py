@@ -1,4 +1,4 @@
-"""The optimisers compared with those of torch."""
+"""The optimiser: rates, averages, and steps that a crash has lost."""
 
 import math
 
@@ -6,28 +6,34 @@ import pytest
 import torch
 
 from dpgm.errors import UsageError
-from dpgm.networks import optimizer
 from dpgm.networks.optimizer import Optimizer, OptimizerSettings
 
 
-@pytest.mark.parametrize("compiled", [True, False])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_adam_is_that_of_torch(compiled, dtype, monkeypatch):
-    if not compiled:
-        monkeypatch.setattr(optimizer, "HAS_NUMBA", False)
-    generator = torch.Generator().manual_seed(0)
-    start = torch.randn((3, 50), generator=generator, dtype=dtype)
-    scales = torch.tensor([1.0, 0.5, 2.0], dtype=torch.float64)
-    mine = Optimizer(OptimizerSettings(learning_rate=0.01, schedule="constant", averaged_tail=0), start.clone(), 20)
-    theirs = start.clone().requires_grad_()
-    adam = torch.optim.Adam([theirs], lr=0.01)
-    for step in range(20):
-        gradient = torch.randn((3, 50), generator=generator, dtype=dtype)
-        theirs.grad = gradient * scales.unsqueeze(1).to(dtype)
-        adam.step()
-        mine.update(gradient.clone(), scales, step)
-    tolerance = 1e-12 if dtype == torch.float64 else 1e-5
-    assert torch.allclose(mine.result, theirs.detach(), rtol=tolerance, atol=tolerance)
+@pytest.mark.parametrize("lost", [0, 3])
+def test_bias_is_corrected_by_the_number_of_the_step_also_where_steps_were_lost(lost):
+    start, rate, betas = torch.zeros((2, 4), dtype=torch.float64), 0.01, (0.9, 0.999)
+    mine = Optimizer(OptimizerSettings(learning_rate=rate, schedule="constant", averaged_tail=0), start, 20)
+    gradients = torch.randn((5, 2, 4), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    expected, first, second = torch.zeros_like(start), torch.zeros_like(start), torch.zeros_like(start)
+    for step, gradient in enumerate(gradients, lost):
+        mine.update(gradient.clone(), step)
+        first = betas[0] * first + (1 - betas[0]) * gradient
+        second = betas[1] * second + (1 - betas[1]) * gradient**2
+        corrected = first / (1 - betas[0] ** (step + 1)), second / (1 - betas[1] ** (step + 1))
+        expected -= rate * corrected[0] / (corrected[1].sqrt() + 1e-8)
+    assert torch.allclose(mine.result, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_a_restored_optimiser_goes_on_as_if_it_had_not_stopped():
+    gradients = torch.randn((6, 2, 4), generator=torch.Generator().manual_seed(0))
+    whole, half, rest = (Optimizer(OptimizerSettings(), torch.ones(2, 4), 6) for _ in range(3))
+    for step, gradient in enumerate(gradients):
+        whole.update(gradient.clone(), step)
+        (half if step < 3 else rest).update(gradient.clone(), step)
+        if step == 2:
+            rest.restore(half.state())
+    assert all(torch.equal(value, rest.state()[name]) for name, value in whole.state().items())
+    assert set(whole.state()) == {"parameters", "first", "second", "average"}
 
 
 def test_the_average_is_that_of_the_tail():
@@ -35,7 +41,7 @@ def test_the_average_is_that_of_the_tail():
     mine = Optimizer(OptimizerSettings("sgd", 1.0, "constant", 0.5), start, 10)
     seen = []
     for step in range(10):
-        mine.update(torch.full((1, 2), -1.0), torch.ones(1), step)
+        mine.update(torch.full((1, 2), -1.0), step)
         seen.append(mine.parameters.clone())
     assert torch.allclose(mine.result, torch.stack(seen[5:]).mean(0))
 

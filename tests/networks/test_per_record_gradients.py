@@ -6,17 +6,18 @@ import torch
 
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
-from dpgm.networks.clipped_gradients import SLACK, BlockViews
+from dpgm.networks.model import Views
+from dpgm.networks.private_sgd import SLACK
 from dpgm.networks.rbm import RBM
 from dpgm.networks.vae import VAE
 from model_references import (
     MIXED,
     SETS,
     free_energy,
-    padded,
     per_record_gradients,
     random_records,
     segmented,
+    tiled,
     vae_loss,
 )
 
@@ -46,25 +47,23 @@ def _case(make, domain, clusters, count=40):
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("domain", [SETS, MIXED], ids=["sets", "every field type"])
 @pytest.mark.parametrize("clusters", ["one", "uneven"])
-@pytest.mark.parametrize("arrange", [segmented, padded])
+@pytest.mark.parametrize("arrange", [segmented, tiled])
 def test_norms_and_clipped_sums_equal_those_of_per_record_gradients(name, domain, clusters, arrange):
     model, parameters, records, routed, draws, expected = _case(MODELS[name], domain, clusters)
     batch, places = arrange(model, parameters, records, routed, draws)
     factors = model.factors(batch)
     norms, true = batch.squared_norms(factors).sqrt(), torch.linalg.vector_norm(expected, dim=1)
-    if arrange is padded:
+    if arrange is tiled:
         assert torch.allclose(norms[places], true, rtol=1e-10, atol=1e-10)
     else:
         assert torch.allclose(norms, true[places], rtol=1e-10, atol=1e-10)
 
     bound = float(true.median())
     weights = torch.clamp(bound / norms, max=1)
-    if arrange is padded:  # places without a record have weight 0
-        used = torch.zeros_like(weights, dtype=torch.bool)
-        used[places] = True
-        weights *= used
+    if batch.unused is not None:
+        weights[batch.unused] = 0
     out = torch.full_like(parameters, torch.nan)
-    got = batch.weighted_sum(factors, weights, BlockViews(model.layout, out) if arrange is segmented else out)
+    got = batch.weighted_sum(factors, weights, Views(model.layout, out))
     clipped = expected * torch.clamp(bound / true, max=1).unsqueeze(1)
     sums = torch.zeros_like(parameters).index_add_(0, torch.from_numpy(routed), clipped)
     assert torch.allclose(got, sums, rtol=1e-10, atol=1e-10)
@@ -78,7 +77,7 @@ def test_float32_agrees_with_float64(name):
     assert torch.allclose(norms, torch.linalg.vector_norm(expected, dim=1)[order], rtol=1e-5)
 
 
-@pytest.mark.parametrize("arrange", [segmented, padded])
+@pytest.mark.parametrize("arrange", [segmented, tiled])
 def test_norms_of_wide_records_are_not_understated_in_float32(arrange):
     """A norm that is too small by more than the slack of clipping would let a record add more than the bound."""
     model = VAE(Domain.of_items(100_000), (1,), 1)
@@ -87,6 +86,6 @@ def test_norms_of_wide_records_are_not_understated_in_float32(arrange):
     batch, _ = arrange(model, parameters, records, np.zeros(2, dtype=np.int64), torch.zeros(2, 1))
     factors = model.factors(batch)
     last = next(factor for factor in factors if factor.delta.shape[-1] == 100_000)
-    true = last.delta.double().square().sum(-1) * (last.activation.values.double().square().sum(-1) + 1)
+    true = last.delta.double().square().sum(-1) * (last.activation.double().square().sum(-1) + 1)
     found = batch.squared_norms([last]).double()
     assert (found.sqrt() * SLACK >= true.sqrt()).all()

@@ -11,9 +11,8 @@ from dpgm.data.records import Records
 from dpgm.images.rules import RULES as IMAGE_RULES
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
-from dpgm.networks.batch import Workspace
-from dpgm.networks.clipped_gradients_cuda import PaddedBatch
 from dpgm.networks.mixture import Mixture
+from dpgm.networks.model import Views
 from dpgm.networks.refinement import pretrain
 from dpgm.networks.rules import RULES
 from dpgm.networks.vae import VAE
@@ -21,6 +20,7 @@ from dpgm.strategy.protocol import RunContext
 from dpgm.strategy.settings import Config
 from dpgm.synthesis.plan import Plan, make_plan
 from dpgm.synthesis.strategies import fit_generator
+from model_references import segmented
 from synthesis_data import BY_LABEL, IMAGES, SETS, some_records, tiny_plan
 
 MIXED = Domain((ItemSet("items", tuple("abcd")), Categorical("colour", ("r", "g", "b"))))
@@ -30,17 +30,15 @@ def test_the_loss_of_public_training_has_the_gradient_of_private_training():
     """Two derivations of one gradient: autograd of `VAE.loss`, and the factors of private SGD."""
     model = VAE(MIXED, (6, 5), 3)
     parameters = model.initial(1, generator=torch.Generator().manual_seed(0)).double()
-    rows = torch.from_numpy(some_records(MIXED, 7).to_dense(np.float64)).unsqueeze(0)
+    records = some_records(MIXED, 7)
+    rows = torch.from_numpy(records.to_dense(np.float64)).unsqueeze(0)
     draws = torch.randn((1, 7, 3), generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     free = parameters.clone().requires_grad_()
     model.loss(free, rows, draws).sum().backward()
 
-    workspace = Workspace(torch.float64, torch.device("cpu"))
-    signal = workspace.signal("records", tuple(rows.shape))
-    signal.values.copy_(rows)
-    batch = PaddedBatch(model.layout, parameters, signal, workspace, draws)
-    factors = model.factors(batch)
-    summed = batch.weighted_sum(factors, torch.ones((1, 7), dtype=torch.float64), torch.zeros_like(parameters))
+    batch, _ = segmented(model, parameters, records, np.zeros(7, dtype=np.int64), draws[0])
+    out = Views(model.layout, torch.zeros_like(parameters))
+    summed = batch.weighted_sum(model.factors(batch), torch.ones(7, dtype=torch.float64), out)
     assert torch.allclose(summed, free.grad, atol=1e-10)
 
 

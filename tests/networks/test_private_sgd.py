@@ -11,13 +11,11 @@ from dpgm.mechanisms.gateway import Gateway, PlaybackGateway, TraceGateway
 from dpgm.mechanisms.norm_bound import norm_edges
 from dpgm.mechanisms.query import View
 from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
-from dpgm.networks import private_sgd
 from dpgm.networks.batch import Factor
-from dpgm.networks.clipped_gradients import SegmentedPass
-from dpgm.networks.clipped_gradients_cuda import PaddedPass, arrange
 from dpgm.networks.optimizer import OptimizerSettings
-from dpgm.networks.private_sgd import Trainer, TrainingSettings
+from dpgm.networks.private_sgd import GradientPass, Trainer, TrainingSettings
 from dpgm.networks.rbm import RBM
+from dpgm.networks.sampled_batches import SegmentedBatches, TiledBatches, arrange
 from dpgm.networks.vae import VAE
 from dpgm.testing import (
     assert_bounded,
@@ -49,6 +47,10 @@ MODELS = {
     "rbm": lambda domain: RBM(domain, 7, chains=3),
     "toy": Logits,
 }
+
+
+def pass_of(kind, model, parameters, **options):
+    return GradientPass(model, parameters, norm_edges(24), kind(model, parameters, **options))
 
 
 def settings(**changes):
@@ -157,17 +159,17 @@ def test_records_with_a_gradient_that_is_not_finite_contribute_nothing():
     assert_bounded(run_of(Poisoned, domain, clusters=1), good, bad.rows(0, 1), rounding=1e-6)
 
 
-@pytest.mark.parametrize("layout", [SegmentedPass, PaddedPass])
+@pytest.mark.parametrize("kind", [SegmentedBatches, TiledBatches])
 @pytest.mark.parametrize("clusters", [1, 2])
-def test_a_record_that_is_not_finite_leaves_the_others_as_they_are(layout, clusters):
+def test_a_record_that_is_not_finite_leaves_the_others_as_they_are(kind, clusters):
     model = VAE(Domain.of_items(5), (4,), 2)
     parameters = model.initial(clusters, generator=torch.Generator().manual_seed(0))
     model.layout.weight(parameters, model.layout.blocks[0])[:, 0] = 3e38  # records with item 0 overflow
     records = Records.from_lists([[i % 4 + 1] if i % 3 else [0, 2] for i in range(30)], model.domain)
     routed = {"clusters": np.arange(30) % clusters}
     usable = np.flatnonzero(records.to_dense()[:, 0] == 0)
-    options = {"expected": 30.0} if layout is PaddedPass else {}
-    reference, gradient_pass = (layout(model, parameters, norm_edges(24), **options) for _ in range(2))
+    options = {"expected": 30.0} if kind is TiledBatches else {}
+    reference, gradient_pass = (pass_of(kind, model, parameters, **options) for _ in range(2))
     # The same records at the same steps, with and without those that overflow; then other records in their places.
     for step, sample in enumerate((np.arange(30), usable, np.arange(30))):
         without = View(records, routed, np.intersect1d(sample, usable), of_rows)
@@ -181,10 +183,10 @@ def test_a_record_that_is_not_finite_leaves_the_others_as_they_are(layout, clust
         assert float(total.abs().sum()) > 0
 
 
-@pytest.mark.parametrize("layout", [SegmentedPass, PaddedPass])
-def test_no_gradient_exceeds_its_bound_at_any_scale(layout):
+@pytest.mark.parametrize("kind", [SegmentedBatches, TiledBatches])
+def test_no_gradient_exceeds_its_bound_at_any_scale(kind):
     """In float32 the square of 1e-22 has two digits and that of 1e25 is infinite: norms would be too small."""
-    found = list(clipped_norms(layout, "cpu"))
+    found = list(clipped_norms(kind, "cpu"))
     assert max(found) <= 1
     assert sum(norm > 0.9999 for norm in found) > 100  # most are clipped
 
@@ -229,55 +231,42 @@ def test_without_noise_and_clipping_it_is_a_plain_training_loop(optimizer, clust
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("clusters", [1, 3])
-def test_the_padded_pass_computes_what_the_segmented_pass_computes(name, clusters):
+def test_tiles_give_what_segments_give(name, clusters, monkeypatch):
     records = random_records(MIXED, 50)
     model = MODELS[name](MIXED)
     parameters = model.initial(clusters, generator=torch.Generator().manual_seed(1))
-    edges = norm_edges(24)
-    segmented = SegmentedPass(model, parameters, edges)
-    resident, travelling = (PaddedPass(model, parameters, edges) for _ in range(2))
-    travelling._resident_decided = True  # pretend that the records do not fit on the device
+    segmented, resident, travelling = (
+        pass_of(kind, model, parameters) for kind in (SegmentedBatches, TiledBatches, TiledBatches)
+    )
+    monkeypatch.setattr(travelling._batches, "_make_resident", lambda _: None)  # as if they did not fit
     for step, sample in enumerate(([3, 8, 9, 30], [], list(range(50)))):
         view = View(records, {"clusters": by_length(records)}, np.array(sample, dtype=np.int64), of_rows)
-        expected = segmented.histogram(view, step), segmented.clipped_sum(view, step, 2.0).clone()
-        for padded in (resident, travelling):
-            assert torch.equal(padded.histogram(view, step), expected[0])
-            assert torch.allclose(padded.clipped_sum(view, step, 2.0), expected[1], atol=1e-5)
-    assert resident._resident is not None
-    assert travelling._resident is None
-
-
-@pytest.mark.parametrize("clusters", [1, 3])
-def test_training_without_numba_gives_the_same_networks_to_rounding(clusters, monkeypatch):
-    records, found = random_records(MIXED, 60), []
-    plan = settings(norm_noise=0.0, gradient_noise=0.0, optimizer=OptimizerSettings("sgd", 0.1, "constant", 0.5))
-    for compiled in (True, False):
-        monkeypatch.setattr(private_sgd, "HAS_NUMBA", compiled)
-        gateway = TraceGateway(records, randomness=SeededRandomness(3), normals=latent_of)
-        gateway.keep("clusters", by_length)
-        trainer = trainer_of(gateway, VAE(MIXED, (9, 5), 2), plan, clusters)
-        assert isinstance(trainer._pass, SegmentedPass if compiled else PaddedPass)
-        trainer.run()
-        found.append(trainer.parameters)
-    assert torch.allclose(*found, atol=1e-5)
+        expected = segmented.histogram(view, step).clone(), segmented.clipped_sum(view, step, 2.0).clone()
+        for tiled in (resident, travelling):
+            assert torch.equal(tiled.histogram(view, step), expected[0])
+            assert torch.allclose(tiled.clipped_sum(view, step, 2.0), expected[1], atol=1e-5)
+    assert resident._batches._resident is not None
+    assert travelling._batches._resident is None
 
 
 @pytest.mark.parametrize("clusters", [1, 7])
-def test_buffers_of_the_padded_pass_follow_public_numbers(clusters):
+def test_buffers_of_tiles_follow_public_numbers(clusters):
     model = VAE(Domain.of_items(5), (4,), 2)
     records = Records.from_lists([[i % 5] for i in range(300)], model.domain)
     parameters = model.initial(clusters, generator=torch.Generator().manual_seed(0))
-    edges = norm_edges(24)
-    segmented = SegmentedPass(model, parameters, edges)
-    gradient_pass = PaddedPass(model, parameters, edges, expected=20.0)
+    segmented, tiled = (
+        pass_of(SegmentedBatches, model, parameters),
+        pass_of(TiledBatches, model, parameters, expected=20.0),
+    )
     together, spread = np.zeros(300, dtype=np.int64), np.arange(300) % clusters
     cases = [(routed, size) for routed in (together, spread) for size in (0, 1, 20, 45)]
     for step, (routed, size) in enumerate([*cases, (spread, 300)]):  # the last batch exceeds the buffers
         view = View(records, {"clusters": routed}, np.arange(size, dtype=np.int64), of_rows)
-        assert torch.equal(gradient_pass.histogram(view, step), segmented.histogram(view, step))
+        assert torch.equal(tiled.histogram(view, step), segmented.histogram(view, step))
         expected = segmented.clipped_sum(view, step, 0.5)
-        assert torch.allclose(gradient_pass.clipped_sum(view, step, 0.5), expected, atol=1e-5)
-        assert ((gradient_pass._tiles, gradient_pass._places) == arrange(20.0, clusters)) == (size < 300)
+        assert torch.allclose(tiled.clipped_sum(view, step, 0.5), expected, atol=1e-5)
+        buffers = (tiled._batches._tiles, tiled._batches._places)
+        assert (buffers == arrange(20.0, clusters)) == (size < 300)
 
 
 # -- edge cases -----------------------------------------------------------------------------------------------------
@@ -390,13 +379,13 @@ def test_private_training_learns_the_item_frequencies():
         assert np.abs(drawn - level).mean() < 0.06
 
 
-@pytest.mark.parametrize("layout", [SegmentedPass, PaddedPass])
-def test_a_new_sample_is_never_answered_from_an_older_pass(layout):
+@pytest.mark.parametrize("kind", [SegmentedBatches, TiledBatches])
+def test_a_new_sample_is_never_answered_from_an_older_pass(kind):
     """A trainer reset to an earlier step draws a new sample; its histogram must be that of the new rows."""
     model = VAE(Domain.of_items(5), (4,), 2)
     records = Records.from_lists([[i % 5] for i in range(40)], model.domain)
     parameters = model.initial(1, generator=torch.Generator().manual_seed(0))
-    gradient_pass = layout(model, parameters, norm_edges(24))
+    gradient_pass = pass_of(kind, model, parameters)
     sizes = [
         int(gradient_pass.histogram(View(records, {}, np.arange(count, dtype=np.int64), of_rows), step=0).sum())
         for count in (10, 30)

@@ -26,7 +26,6 @@ from dpgm.data.read.readers import read_share, read_source
 from dpgm.data.records import Records, concatenate
 from dpgm.errors import BudgetError, DpgmError, InputError, UsageError
 from dpgm.mechanisms.gateway import Gateway
-from dpgm.mechanisms.query import Query
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.mechanisms.threshold import STEP, contributions, threshold_for
 from dpgm.privacy.accountant import cost
@@ -370,15 +369,6 @@ def test_on_the_command_line(tmp_path, capsys):
     assert command(["verify", str(tmp_path / "release")]) == 0
     assert command(["plan", "--epsilon", "1", "--records", "1000", "--rows-per-person", "2"]) == 0
     assert "one person with up to 2 records" in " ".join(capsys.readouterr().out.split())
-
-
-def test_a_sensitivity_that_stays_on_the_device_is_refused():
-    gateway = Gateway(
-        Records.from_dense(np.eye(3), Domain.of_items(3)), randomness=SeededRandomness(0), rows_per_person=2
-    )
-    bound = torch.tensor(1.0, dtype=torch.float64)
-    with pytest.raises(DpgmError, match="one row per person"):
-        gateway._per_person("gradients", Query(lambda view: None, 1.0, (3,), released_sensitivity=bound), 1.0)
 
 
 def test_records_read_without_their_source_warn_that_rows_are_protected_one_by_one(tmp_path):

@@ -59,12 +59,9 @@ MUTANTS = (
             (
                 f"    finite = {CPU_NOISE}\n",
                 "    finite = [True]\n"
-                "    shared: dict[int, np.ndarray] = {}\n"
-                "    for part, words in parts:\n"
-                "        if len(part) not in shared:\n"
-                "            shared[len(part)] = np.zeros(len(part), dtype=part.dtype)\n"
-                "            add_normals(shared[len(part)], noise * sensitivity, grid, words)\n"
-                "        part += shared[len(part)]\n",
+                "    shared = np.zeros(exact.shape[-1], dtype=numbers.dtype)\n"
+                "    add_normals(shared, noise * sensitivity, grid, randomness.words_of_pieces(1)[0])\n"
+                "    numbers.reshape(exact.shape)[:] += shared\n",
             ),
         ),
         NOISE_LAW,

@@ -13,14 +13,9 @@ MUTANTS = (
         "norm histogram over all rows, not the sample",
         (
             (
-                "    def histogram(self, view: View, step: int) -> Tensor:\n"
-                '        """Counts of gradient norms by bin."""\n'
-                "        self._pass_over(view, step)\n"
-                "        return torch.from_numpy(self._counts.copy())\n",
-                "    def histogram(self, view: View, step: int) -> Tensor:\n"
-                '        """Counts of gradient norms by bin."""\n'
+                "        self._pass_over(view, step)\n        return self._counts\n",
                 "        self._pass_over(View(view.records, view.kept, None, view.fill_normals), step)\n"
-                "        return torch.from_numpy(self._counts.copy())\n",
+                "        return self._counts\n",
             ),
         ),
         COIN_OFF,

@@ -10,9 +10,9 @@ TRAINING = (
 )
 TRAINED = ("tests/networks/test_private_sgd.py::test_everything_trained_is_a_function_of_the_noisy_values",)
 KMEANS = ("tests/networks/test_kernel_kmeans.py",)
-CLIP = "network_kernels.clip_weights(self._norms.numpy(), bound / SLACK, weights.numpy())"
-SQUARED = "        squared = batch.squared_norms(self._factors)\n        self._norms = torch.empty_like(squared)\n"
-UPDATE = "        self._update(gradients.to(self.device), bound, step)\n"
+CLIP = "torch.div(self._bound, self._norms * SLACK)"
+SQUARED = "        self._norms = self._batch.squared_norms(self._factors).sqrt_()\n"
+UPDATE = "        self._update(gradients.to(self.device).contiguous(), bound, step)\n"
 SUMS = ("tests/synthesis/test_whole_fits.py::test_every_release_is_a_sum_over_records",)
 ADDITIONS = ("tests/synthesis/test_whole_fits.py::test_no_record_adds_more_than_the_sensitivity",)
 
@@ -94,12 +94,12 @@ MUTANTS = (
         ),
         TRAINED,
     ),
-    Mutant(15, "no clipping", ((CLIP, CLIP.replace("bound / SLACK", "1e30")),), TRAINING),
+    Mutant(15, "no clipping", ((CLIP, CLIP.replace("self._bound", "1e30")),), TRAINING),
     Mutant(
         16,
         "clipping after the noise",
         (
-            (CLIP, CLIP.replace("bound / SLACK", "1e30")),
+            (CLIP, CLIP.replace("self._bound", "1e30")),
             (
                 UPDATE,
                 "        gradients = gradients * min(1.0, float(bound) / (float(gradients.norm()) + 1e-12))\n"
@@ -111,7 +111,7 @@ MUTANTS = (
     Mutant(
         17,
         "loss averaged over the batch before clipping",
-        ((SQUARED, SQUARED.replace("(self._factors)\n", "(self._factors) / max(1, batch._count) ** 2\n")),),
+        ((SQUARED, SQUARED.replace(".sqrt_()", ".sqrt_() / max(1, len(self._batch.draws))")),),
         TRAINING,
     ),
     Mutant(
@@ -119,8 +119,8 @@ MUTANTS = (
         "division by the realised size of the batch",
         (
             (
-                "        scales = self._scales\n        if self.chains",
-                '        scales = self._scales / max(1, len(getattr(self._pass, "_norms", ())))\n        if self.chains',
+                "        gradients.mul_(self._scales.unsqueeze(1))\n",
+                '        gradients.mul_(self._scales.unsqueeze(1) / max(1, len(getattr(self._pass, "_norms", ()))))\n',
             ),
         ),
         TRAINED,
@@ -140,7 +140,12 @@ MUTANTS = (
     Mutant(
         27,
         "a gradient that is not a number poisons the sum",
-        (("        if usable < len(squared):\n", "        if usable < 0:\n"),),
+        (
+            (
+                "        emptied = nothing if weights.is_cuda or bool(nothing.any()) else None\n",
+                "        emptied = None\n",
+            ),
+        ),
         (
             "tests/networks/test_private_sgd.py::test_a_record_that_is_not_finite_leaves_the_others_as_they_are",
             "tests/networks/test_private_sgd.py",
@@ -177,14 +182,7 @@ MUTANTS = (
     Mutant(
         32,
         "norms in half precision",
-        (
-            (
-                SQUARED,
-                SQUARED.replace(
-                    "(self._factors)\n", "(self._factors)\n        squared = squared.bfloat16().to(squared.dtype)\n"
-                ),
-            ),
-        ),
+        ((SQUARED, SQUARED.replace(".sqrt_()", ".bfloat16().double().sqrt_()")),),
         ("tests/networks", "-k", "bound_on_one_record or wherever_the_record_stands or at_most_its_sensitivity"),
     ),
     Mutant(

@@ -1,12 +1,10 @@
-"""Helpers for work on an accelerator: CUDA graphs, sending numbers ahead of time, precision of matrix products."""
+"""Helpers for work on an accelerator: functions recorded as CUDA graphs, precision of matrix products."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
 from dpgm.errors import UsageError
 
@@ -65,12 +63,11 @@ class Recorded:
 
     On a CUDA device the first call warms the function up by two runs on a side stream and records it; later calls
     replay it: one launch instead of dozens. The function itself must hold references to its results (graphs keep
-    nothing alive). `changes` lists the tensors to restore after recording, for a function that reads what it writes.
+    nothing alive), and must not read what it writes.
     """
 
-    def __init__(self, function: Callable[[], None], device: torch.device, changes: Sequence[Tensor] = ()) -> None:
+    def __init__(self, function: Callable[[], None], device: torch.device) -> None:
         self._function = function
-        self._changes = changes
         self._device = device
         self._graph: Any = None
 
@@ -84,7 +81,6 @@ class Recorded:
         self._graph.replay()
 
     def _record(self) -> None:
-        before = [tensor.clone() for tensor in self._changes]
         side = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(side):
@@ -94,85 +90,4 @@ class Recorded:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             self._function()
-        for tensor, value in zip(self._changes, before, strict=True):
-            tensor.copy_(value)
         self._graph = graph
-
-
-class Repeated:
-    """A function of tensors that is recorded at its second call with the same tensors."""
-
-    def __init__(self, function: Callable[..., None], device: torch.device, changes: Sequence[Tensor] = ()) -> None:
-        self._function, self._device, self._changes = function, device, changes
-        self._arguments: tuple[Tensor, ...] | None = None
-        self._recorded: Recorded | None = None
-
-    def __call__(self, *tensors: Tensor) -> None:
-        """Run or replay."""
-        last = self._arguments
-        if last is None or any(one is not other for one, other in zip(last, tensors, strict=True)):
-            self._arguments, self._recorded = tensors, None
-            self._function(*tensors)
-            return
-        if self._recorded is None:
-            self._recorded = Recorded(lambda: self._function(*tensors), self._device, self._changes)
-        self._recorded()
-
-
-class Upcoming:
-    """Numbers for many coming steps, sent at once; a recorded function reads one row of them per call."""
-
-    def __init__(self, lines: int, width: int, dtype: torch.dtype, device: torch.device) -> None:
-        self._there = torch.zeros((lines, width), dtype=dtype, device=device)
-        self.next = torch.zeros(1, dtype=torch.int64, device=device)  # list it in `changes` when recording `take`
-        self.lines, self.left = lines, 0
-
-    def fill(self, numbers: Tensor) -> None:
-        """Replace all rows."""
-        self._there.copy_(numbers)
-        self.next.zero_()
-        self.left = self.lines
-
-    def take(self) -> Tensor:
-        """The next row, (width,); called inside the recorded function."""
-        line = self._there.index_select(0, self.next)[0]
-        self.next.add_(1)
-        return line
-
-
-class Staged:
-    """Numbers that the host writes for every step and that recorded functions read on the device, at `there`.
-
-    On the host they are in pinned memory, in several slots used in turn, so that the host can write the numbers of the
-    next steps while the device still computes: it waits only when it is `SLOTS` steps ahead.
-    """
-
-    SLOTS = 8
-
-    def __init__(self, count: int, dtype: torch.dtype, device: torch.device) -> None:
-        on_cuda = device.type == "cuda"
-        slots = self.SLOTS if on_cuda else 1
-        self._host = [torch.zeros(count, dtype=dtype, pin_memory=on_cuda) for _ in range(slots)]
-        self._arrays: list[NDArray[Any]] = [host.numpy() for host in self._host]
-        self._read: list[Any] = [torch.cuda.Event() for _ in range(slots)] if on_cuda else []  # type: ignore[no-untyped-call]
-        self._slot = 0
-        self._stream = torch.cuda.current_stream(device) if on_cuda else None
-        self.there = torch.zeros(count, dtype=dtype, device=device)
-
-    @property
-    def numbers(self) -> NDArray[Any]:
-        """The host's buffer, to be written in full before `send`."""
-        if self._read:
-            self._read[self._slot].synchronize()  # returns at once if nothing was sent from this slot yet
-        return self._arrays[self._slot]
-
-    def send(self) -> None:
-        """Copy the buffer to the device, in stream order."""
-        self.there.copy_(self._host[self._slot], non_blocking=True)
-        if self._stream is None:
-            return
-        # `current_stream` takes longer than everything else here; the raw stream number is quick to get.
-        if torch._C._cuda_getCurrentRawStream(self._stream.device_index) != self._stream.cuda_stream:
-            self._stream = torch.cuda.current_stream(self.there.device)
-        self._read[self._slot].record(self._stream)
-        self._slot = (self._slot + 1) % self.SLOTS

@@ -37,10 +37,7 @@ from dpgm.privacy.events import Mechanism
 
 @dataclass(frozen=True)
 class Call:
-    """One release, as it happened. Nothing here depends on the rows.
-
-    Of a sensitivity that stays on an accelerator this holds the limit: waiting for it would take longer than a step.
-    """
+    """One release, as it happened. Nothing here depends on the rows."""
 
     name: str
     sensitivity: float
@@ -147,8 +144,6 @@ class Gateway:
         rows = self._rows_per_person
         if rows == 1:
             return query, noise
-        if query.released_sensitivity is not None:
-            raise DpgmError("a sensitivity that stays on the device is for one row per person.")
         entry = None if self._allowance is None else self._allowance.get(name)
         planned = entry is not None and noise == rows * entry.noise  # else a quotient would miss by its rounding
         multiplier = entry.noise if entry is not None and planned else noise / rows

@@ -12,8 +12,7 @@ the low-order bits, which the known attacks read, are gone. The device of Holoha
 independent normals, so that inverting one is harder) protects those low-order bits; with the rounding there is
 nothing left for it to protect, so it is not used.
 
-On an accelerator the normals are torch's double-precision ones, correct to 8.5 standard deviations, and the grid is
-2^-21 to 2^-20 of the sensitivity.
+On an accelerator the normals are torch's double-precision ones, correct to 8.5 standard deviations.
 
 In a parallel run every coordinate of a sum has one owner among the ranks, who alone draws noise for it, once, from its
 own key. Integers belong to rank 0, which adds its noise to its own partial sum: then the partial sums of all ranks are
@@ -23,21 +22,19 @@ accelerators belong to rank 0.
 """
 
 import math
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakIdKeyDictionary
 
 from dpgm.errors import DpgmError, UsageError
-from dpgm.kernels import fused, parallel
-from dpgm.kernels.devices import Recorded, Repeated, Upcoming
+from dpgm.kernels import parallel
 from dpgm.mechanisms.normals import CHUNK, add_normals
 from dpgm.mechanisms.query import Query
 from dpgm.mechanisms.randomness import Randomness
-from dpgm.mechanisms.rounded_gaussian import AHEAD, few_rounded_gaussians, rounded_gaussian
+from dpgm.mechanisms.rounded_gaussian import few_rounded_gaussians
 
 SMALLEST_SENSITIVITY = 1e-30  # below it float32 noise would be flushed to zero
 
@@ -66,14 +63,8 @@ def add_noise(exact: Tensor, query: Query, noise: float, randomness: Randomness)
         return _add_integers(exact, query.grid, std, randomness)
     if exact.dtype not in (torch.float32, torch.float64):
         raise DpgmError(f"a query without a grid must return float32 or float64; got {exact.dtype}.")
-    released = query.released_sensitivity
-    sensitivity = float(query.sensitivity) if released is None else released
-    if exact.device.type == "cpu":
-        finite = _add_on_cpu(exact, noise, float(sensitivity), randomness)
-    else:
-        _add_on_device(exact, noise, sensitivity, randomness)
-        # A sum is finite only if its terms are: one cheap pass, and it looks at noisy values alone.
-        finite = query.check_later or math.isfinite(exact.sum().item())
+    add = _add_on_cpu if exact.device.type == "cpu" else _add_on_device
+    finite = add(exact, noise, float(query.sensitivity), randomness)
     if not finite:
         raise DpgmError(
             "a noisy value is not finite, so it is not released (its budget stays spent); "
@@ -86,10 +77,6 @@ def _add_integers(exact: Tensor, grid: float, std: float, randomness: Randomness
     if exact.dtype != torch.int64:
         raise DpgmError(f"a query with a grid must return int64 multiples of it; got {exact.dtype}.")
     fine = math.nextafter(std / grid, math.inf)  # up, so that the quotient's rounding never costs privacy
-    small = exact.device.type != "cpu" and exact.numel() <= AHEAD // 4 and not parallel.is_parallel()
-    noisy = _add_integers_on_device(exact, grid, fine, randomness) if std > 0 and small else None
-    if noisy is not None:
-        return noisy
     if std > 0 and parallel.rank() == 0:
         units = few_rounded_gaussians(exact.numel(), fine, randomness).reshape(exact.shape)
     else:
@@ -101,14 +88,10 @@ def _add_integers(exact: Tensor, grid: float, std: float, randomness: Randomness
 
 def _add_on_cpu(exact: Tensor, noise: float, sensitivity: float, randomness: Randomness) -> bool:
     """Whether all of the noisy values are finite."""
-    grid = math.ldexp(1.0, math.frexp(max(noise, 2.0**-8) * sensitivity)[1] - 13)
-    flat = exact.detach()
-    apart = flat.ndim == 2 and flat.stride(1) == 1 and flat.stride(0) > flat.shape[1]
-    if parallel.is_parallel() or not apart:
-        flat = flat.contiguous()
-    # Arrays, one per line that lies apart: cutting tensors takes longer than the noise of a small network.
-    lines = flat.numpy() if apart else flat.reshape(1, -1).numpy()
-    pieces = [line[start : start + CHUNK] for line in lines for start in range(0, len(line), CHUNK)]
+    grid = _grid_of(noise, sensitivity)
+    flat = exact.detach().contiguous().view(-1)
+    numbers = flat.numpy()  # cutting tensors takes longer than the noise of a small network
+    pieces = [numbers[start : start + CHUNK] for start in range(0, len(numbers), CHUNK)]
     mine, lengths = slice(None), [flat.numel()]
     if parallel.is_parallel():
         owned = _pieces_of_ranks([len(piece) for piece in pieces], parallel.world_size())
@@ -118,10 +101,15 @@ def _add_on_cpu(exact: Tensor, noise: float, sensitivity: float, randomness: Ran
     finite = [add_normals(part, noise * sensitivity, grid, words) for part, words in parts]
     parallel.from_owners(flat, lengths)
     if flat.data_ptr() != exact.data_ptr():
-        exact.copy_(flat)
+        exact.copy_(flat.view(exact.shape))
     if parallel.is_parallel() or not finite:
         return math.isfinite(exact.sum().item())  # a sum is finite only if its terms are
     return all(finite)
+
+
+def _grid_of(noise: float, sensitivity: float) -> float:
+    """The public grid of the noisy values, a power of two."""
+    return math.ldexp(1.0, math.frexp(max(noise, 2.0**-8) * sensitivity)[1] - 13)
 
 
 def _pieces_of_ranks(lengths: Sequence[int], ranks: int) -> list[slice]:
@@ -131,72 +119,13 @@ def _pieces_of_ranks(lengths: Sequence[int], ranks: int) -> list[slice]:
     return [slice(first, last) for first, last in pairwise([0, *ends, len(lengths)])]
 
 
-class _DeviceNoise:
-    """Noise for one tensor of floats on an accelerator: its buffer, and the addition."""
-
-    def __init__(self, exact: Tensor) -> None:
-        self._exact = exact.detach()  # another object: an entry of `_noise_of` must not keep its own key alive
-        self._noise = torch.empty(exact.shape, dtype=torch.float64, device=exact.device)
-        self._own = torch.zeros((), dtype=torch.float64, device=exact.device)
-        self._add = Repeated(self._add_rounded, exact.device, [self._exact])
-
-    def add(self, noise: float, sensitivity: float | Tensor, generator: torch.Generator) -> None:
-        self._noise.normal_(0.0, noise, generator=generator)
-        # A sensitivity that is on the accelerator is read there, whatever it is by then.
-        self._add(sensitivity if isinstance(sensitivity, Tensor) else self._own.fill_(sensitivity))
-
-    def _add_rounded(self, sensitivity: Tensor) -> None:
-        if not fused.add_rounded(self._exact, self._noise, sensitivity):
-            # 1.5 x 2^52 grid steps, by the sensitivity's exponent bits: adding and subtracting them rounds to the grid.
-            exponent = sensitivity.view(torch.int64) >> 52
-            rounder = (((exponent + 32) << 52) | (1 << 51)).view(torch.float64)
-            torch.sub(self._exact + self._noise * sensitivity + rounder, rounder, out=self._exact)
-
-
-class _DeviceUnits:
-    """Integer noise for one small histogram on an accelerator that is asked for again and again.
-
-    Noise of many releases goes there at once, and each takes the next line of it; no line is taken twice.
-    """
-
-    def __init__(self, exact: Tensor, grid: float, std: float, source: Randomness) -> None:
-        self._exact = exact.detach()
-        self.grid, self.std, self.source = grid, std, source
-        self._noisy = torch.zeros(exact.shape, dtype=torch.float64, device=exact.device)
-        self._units = Upcoming(AHEAD // exact.numel(), exact.numel(), torch.int64, exact.device)
-        self._add = Recorded(self._add_line, exact.device, [self._units.next])
-
-    def add(self) -> Tensor:
-        if self._units.left == 0:
-            drawn = rounded_gaussian(self._units.lines * self._exact.numel(), self.std, self.source)
-            self._units.fill(torch.from_numpy(drawn).reshape(self._units.lines, -1))
-        self._units.left -= 1
-        self._add()
-        return self._noisy
-
-    def _add_line(self) -> None:
-        sums = self._exact + self._units.take().reshape(self._exact.shape)
-        self._noisy.copy_(sums).mul_(self.grid)
-
-
-_noise_of: MutableMapping[Tensor, _DeviceNoise] = WeakIdKeyDictionary()
-_units_of: MutableMapping[Tensor, _DeviceUnits] = WeakIdKeyDictionary()
-
-
-def _add_on_device(exact: Tensor, noise: float, sensitivity: float | Tensor, randomness: Randomness) -> None:
+def _add_on_device(exact: Tensor, noise: float, sensitivity: float, randomness: Randomness) -> bool:
+    """Whether all of the noisy values are finite."""
     parallel.sum_on_first(exact)
     if noise > 0 and parallel.rank() == 0:
-        adding = _noise_of.get(exact)
-        if adding is None:
-            adding = _noise_of[exact] = _DeviceNoise(exact)
-        adding.add(noise, sensitivity, randomness.device_noise(exact.device))
+        noisy = torch.empty(exact.shape, dtype=torch.float64, device=exact.device)
+        noisy.normal_(0.0, noise * sensitivity, generator=randomness.device_noise(exact.device)).add_(exact)
+        rounder = 1.5 * 2.0**52 * _grid_of(noise, sensitivity)  # adding and subtracting it rounds to the grid
+        exact.copy_(noisy.add_(rounder).sub_(rounder))
     parallel.from_first(exact)
-
-
-def _add_integers_on_device(exact: Tensor, grid: float, std: float, randomness: Randomness) -> Tensor | None:
-    """The noisy histogram, overwritten when the same tensor is asked for again; None the first time: most are once."""
-    adding = _units_of.get(exact)
-    if adding is None or (adding.grid, adding.std, adding.source) != (grid, std, randomness):
-        _units_of[exact] = _DeviceUnits(exact, grid, std, randomness)
-        return None
-    return adding.add()
+    return math.isfinite(exact.sum().item())  # a sum is finite only if its terms are

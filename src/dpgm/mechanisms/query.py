@@ -54,18 +54,12 @@ class Query:
 
     With a `grid`, `compute` returns int64 multiples of it, and the noise is integer and exact. Without, it
     returns floats; noise is added in place to the tensor `compute` returned and the sum rounded to a fixed grid.
-    With `check_later`, whoever asked looks whether the noisy value is finite, so that a release on an accelerator
-    need not wait for it. For the same reason the sensitivity of floats may be a released number that stays on the
-    accelerator: then that is what the noise follows, one float64 in `released_sensitivity`, and `sensitivity` is the
-    public limit it never exceeds.
     """
 
     compute: Callable[[View], Tensor]
     sensitivity: float
     shape: tuple[int, ...]
     grid: float | None = None
-    check_later: bool = False
-    released_sensitivity: Tensor | None = None
 
     def fits(self, value: Tensor) -> bool:
         """Whether a recorded value can be an answer to this question."""

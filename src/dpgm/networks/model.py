@@ -27,7 +27,6 @@ from torch.nn import functional
 
 from dpgm.data.domain import Domain
 from dpgm.errors import ArtefactError
-from dpgm.kernels import network_kernels
 from dpgm.networks.rules import LARGEST_SIZE, MOST_LAYERS, NetworkSettings
 from dpgm.strategy.protocol import is_size
 
@@ -88,6 +87,17 @@ class Layout:
         return self.matrix(parameters, block)[:, block.inputs :]
 
 
+class Views:
+    """Every block of (k, P) numbers as one matrix per network; made once, since making views takes time."""
+
+    def __init__(self, layout: Layout, flat: Tensor) -> None:
+        self.flat = flat
+        self.matrices = {block.name: layout.matrix(flat, block).unbind(0) for block in layout.blocks}
+        self.transposed = {
+            block.name: layout.weight(flat, block).transpose(1, 2).unbind(0) for block in layout.blocks
+        }
+
+
 @dataclass(frozen=True)
 class Outputs:
     """How m output logits become a binary record."""
@@ -105,9 +115,12 @@ class Outputs:
         return cls(domain.width, tuple((start, stop) for start, stop in between if start < stop), softmax)
 
     @cached_property
-    def softmax_ranges(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Start and stop columns of the softmax blocks."""
-        return _starts_and_stops(self.softmax)
+    def members(self) -> Tensor:
+        """(m, softmax blocks): 1 where a column belongs to a block."""
+        members = torch.zeros(self.width, len(self.softmax))
+        for number, (start, stop) in enumerate(self.softmax):
+            members[start:stop, number] = 1
+        return members
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """Turn logits (..., m) into probabilities, in place."""
@@ -118,18 +131,8 @@ class Outputs:
             part.copy_(torch.softmax(part, -1))
         return logits
 
-    def residual(self, logits: Tensor, records: Tensor) -> None:
-        """Gradient of the summed loss at the logits, in place: probability - record.
-
-        A softmax block in which the record has no value is not part of its loss, so the gradient is zero there.
-        """
-        self.probabilities(logits)
-        for start, stop in self.softmax:
-            logits[..., start:stop] *= records[..., start:stop].sum(-1, keepdim=True)
-        logits.sub_(records)
-
     def cross_entropy(self, logits: Tensor, records: Tensor) -> Tensor:
-        """Cross-entropy of records (..., m), summed over items and fields; `residual` is its gradient."""
+        """Cross-entropy of records (..., m), summed over items and fields; `Batch.residual` is its gradient."""
         total = torch.zeros(logits.shape[:-1], dtype=logits.dtype, device=logits.device)
         for start, stop in self.bernoulli:
             part = logits[..., start:stop]
@@ -162,18 +165,9 @@ class Outputs:
     def draw_sparse(
         self, logits: Tensor, *, generator: torch.Generator
     ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Draw records from float32 logits (n, m) on the CPU, as CSR indices and row lengths; overwrites logits."""
-        chosen = torch.empty((len(logits), len(self.softmax)), dtype=torch.int64)
-        for number, (start, stop) in enumerate(self.softmax):
-            shares = torch.softmax(logits[:, start:stop], -1)
-            chosen[:, number] = _choose(shares, generator) + start
-        keys = torch.randint(-(2**63), 2**63 - 1, (len(logits),), generator=generator).numpy()
-        return network_kernels.draw_rows(logits.numpy(), *_starts_and_stops(self.bernoulli), chosen.numpy(), keys)
-
-
-def _starts_and_stops(ranges: Sequence[tuple[int, int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    table = np.array(ranges, dtype=np.int64).reshape(-1, 2)
-    return np.ascontiguousarray(table[:, 0]), np.ascontiguousarray(table[:, 1])
+        """Draw records from logits (n, m) on the CPU, as CSR indices and row lengths; overwrites logits."""
+        rows, columns = self.draw(logits, generator=generator).nonzero(as_tuple=True)
+        return columns.int().numpy(), torch.bincount(rows, minlength=len(logits)).numpy()
 
 
 def _choose(shares: Tensor, generator: torch.Generator) -> Tensor:

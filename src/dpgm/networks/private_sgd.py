@@ -11,30 +11,31 @@ Nothing else that is computed from the sample leaves a step: no loss, no batch s
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from dpgm import validation
-from dpgm.errors import ArtefactError, DpgmError, UsageError
+from dpgm.errors import ArtefactError, UsageError
 from dpgm.kernels import parallel
-from dpgm.kernels.compiled import HAS_NUMBA
-from dpgm.kernels.devices import matrix_precision
+from dpgm.kernels.devices import Recorded, matrix_precision
 from dpgm.mechanisms.gateway import Gateway
-from dpgm.mechanisms.norm_bound import AdaptiveNormBound, Rule, norm_edges
-from dpgm.mechanisms.query import Measures, Query
-from dpgm.networks.batch import aligned_copy
-from dpgm.networks.clipped_gradients import GradientPass, SegmentedPass
-from dpgm.networks.clipped_gradients_cuda import DeviceNormBound, PaddedPass
+from dpgm.mechanisms.norm_bound import AdaptiveNormBound, Rule, norm_edges, norm_histogram
+from dpgm.mechanisms.query import Measures, Query, View
+from dpgm.networks.batch import SMALLEST, Batch, Factor
 from dpgm.networks.mixture import Mixture
-from dpgm.networks.model import Model
+from dpgm.networks.model import Model, Views
 from dpgm.networks.optimizer import Optimizer, OptimizerSettings
 from dpgm.networks.rules import RULES
+from dpgm.networks.sampled_batches import SampledBatches, SegmentedBatches, TiledBatches
 
 Progress = Callable[[int, int], None]
 NORM_BINS = 24
+SLACK = 1 + 1e-5  # norms are rounded: clip slightly below the bound rather than slightly above
 NORMS, GRADIENTS = "norms", "gradients"
 SGD_WORDS = {
     NORMS: Measures("train", "histogram of gradient norms of a Poisson sample", "1"),
@@ -108,27 +109,25 @@ class Trainer:
             )
         self.weights = _shares(cluster_weights, clusters)
         parameters = parallel.from_first(initial_parameters.to(self.device, copy=True).contiguous())
-        if self.device.type == "cpu":
-            parameters = aligned_copy(parameters)
         self.optimizer = Optimizer(settings.optimizer, parameters, settings.steps)
         # Gradients are divided by a public number: the expected batch size of each network, at least one record.
         expected = settings.sampling_rate * settings.records * self.weights
         self._scales = (1.0 / expected.clamp(min=1.0)).to(self.device, parameters.dtype)
-        self._ones = torch.ones_like(self._scales)
         # Chains have a random generator of their own.
         seed = int(torch.randint(2**62, (1,), generator=generator, device=generator.device))
         self._chain_generator = torch.Generator(self.device).manual_seed(seed)
         self.chains = model.begin(clusters, generator=self._chain_generator)
         edges = norm_edges(NORM_BINS)
-        start = settings.norm_bound or math.sqrt(model.domain.width)
-        noise = settings.norm_noise or 0.0
-        rule = AdaptiveNormBound(edges, noise=noise, quantile=settings.norm_quantile, start=start)
-        on_device = DeviceNormBound.fits(parameters)
-        self.norm_bound = DeviceNormBound(rule, edges, self.device) if on_device else rule
-        if self.device.type == "cpu" and HAS_NUMBA:
-            self._pass: GradientPass = SegmentedPass(model, parameters, edges)
-        else:  # without compiled kernels dense tensor operations are faster than sparse ones
-            self._pass = PaddedPass(model, parameters, edges, settings.sampling_rate * settings.records)
+        self.norm_bound = AdaptiveNormBound(
+            edges,
+            noise=settings.norm_noise or 0.0,
+            quantile=settings.norm_quantile,
+            start=settings.norm_bound or math.sqrt(model.domain.width),
+        )
+        batches: SampledBatches = SegmentedBatches(model, parameters)
+        if self.device.type != "cpu":
+            batches = TiledBatches(model, parameters, settings.sampling_rate * settings.records)
+        self._pass = GradientPass(model, parameters, edges, batches)
         self._shape = tuple(parameters.shape)
         self.done = 0
 
@@ -140,26 +139,17 @@ class Trainer:
                 self._step()
                 if progress is not None:
                     progress(self.done, self.settings.steps)
-        self._check_finite()
-
-    def _check_finite(self) -> None:
-        """Refuse parameters that are not finite; they never recover, so one check after many steps is enough."""
-        if self.device.type != "cpu" and not bool(torch.isfinite(self.optimizer.parameters).all()):
-            raise DpgmError(
-                "a noisy gradient is not finite, so nothing is released (its budget stays spent); "
-                "try a smaller learning rate."
-            )
 
     def _step(self) -> None:
         step = self.done
         with self._gateway.poisson("step", self.settings.sampling_rate):
             bound = self._release_bound(step)
             gradients = self._release_gradients(step, bound)
-        self._update(gradients.to(self.device), bound, step)
+        self._update(gradients.to(self.device).contiguous(), bound, step)
         self.done += 1
 
-    def _release_bound(self, step: int) -> float | Tensor:
-        """The clipping bound, from a noisy histogram of gradient norms; on an accelerator a tensor that stays there."""
+    def _release_bound(self, step: int) -> float:
+        """The clipping bound, from a noisy histogram of gradient norms."""
         settings, gradient_pass = self.settings, self._pass
         if settings.norm_noise is None:
             assert settings.norm_bound is not None
@@ -168,31 +158,22 @@ class Trainer:
         histogram = self._gateway.release(NORMS, query, settings.norm_noise)
         bound = self.norm_bound.update(histogram)
         # Ranks clip to one bound, to which the noise belongs, even if their machines round differently.
-        return parallel.from_first(bound) if isinstance(bound, Tensor) else parallel.number_from_first(bound)
+        return parallel.number_from_first(bound)
 
-    def _release_gradients(self, step: int, bound: float | Tensor) -> Tensor:
+    def _release_gradients(self, step: int, bound: float) -> Tensor:
         """The noisy sum of clipped gradients of every network, (k, P)."""
         gradient_pass = self._pass
-        query = Query(
-            lambda view: gradient_pass.clipped_sum(view, step, bound),
-            self.norm_bound.cap if isinstance(bound, Tensor) else bound,
-            self._shape,
-            check_later=True,
-            released_sensitivity=bound if isinstance(bound, Tensor) else None,
-        )
+        query = Query(lambda view: gradient_pass.clipped_sum(view, step, bound), bound, self._shape)
         return self._gateway.release(GRADIENTS, query, self.settings.gradient_noise)
 
-    def _update(self, gradients: Tensor, bound: float | Tensor, step: int) -> None:
+    def _update(self, gradients: Tensor, bound: float, step: int) -> None:
         """Post-processing: the model phase of networks that have one, then the optimiser."""
-        scales = self._scales
+        gradients.mul_(self._scales.unsqueeze(1))
         if self.chains is not None:
-            # Products round differently by memory layout; the result may depend on the released values alone.
-            gradients = gradients.contiguous().mul_(scales.unsqueeze(1).to(gradients))
             self.model.advance(
                 self.chains, self.optimizer.parameters, bound, gradients, generator=self._chain_generator
             )
-            scales = self._ones
-        self.optimizer.update(gradients, scales, step)
+        self.optimizer.update(gradients, step)
 
     @property
     def parameters(self) -> Tensor:
@@ -206,7 +187,6 @@ class Trainer:
 
     def state(self) -> dict[str, Tensor]:
         """State for a checkpoint: released values and functions of them."""
-        self._check_finite()
         state = self.optimizer.state() | {"done": torch.tensor(self.done)}
         if self.chains is not None:
             state["chains"] = self.chains.cpu().clone()
@@ -228,6 +208,59 @@ class Trainer:
             if saved is None or saved.shape != self.chains.shape or not bool(((saved == 0) | (saved == 1)).all()):
                 raise ArtefactError("the checkpoint's chains are missing, damaged or of another model.")
             self.chains.copy_(saved)
+
+
+class GradientPass:
+    """The exact values of a step's two queries, from one pass over its sample.
+
+    It stores private values between the two queries of a step, and is called from inside queries only. A record whose
+    gradient is not finite contributes nothing to either. On an accelerator both halves are recorded as CUDA graphs.
+    """
+
+    def __init__(self, model: Model, parameters: Tensor, edges: Tensor, batches: SampledBatches) -> None:
+        self._model, self._edges, self._batches = model, edges.to(parameters.device), batches
+        self._sum = Views(model.layout, torch.zeros_like(parameters))
+        self._counts = torch.zeros(len(edges) + 1, dtype=torch.int64, device=parameters.device)
+        self._bound = torch.ones((), dtype=torch.float64, device=parameters.device)
+        self._step = -1
+        self._sample: NDArray[np.int64] | None = None
+
+    def histogram(self, view: View, step: int) -> Tensor:
+        """Counts of gradient norms by bin, int64; one bin per record."""
+        self._pass_over(view, step)
+        return self._counts
+
+    def clipped_sum(self, view: View, step: int, bound: float) -> Tensor:
+        """Sum of gradients, each scaled to a norm of at most `bound`, for every network: (k, P)."""
+        self._pass_over(view, step)
+        self._bound.fill_(bound)
+        self._clip_and_sum()
+        return self._sum.flat
+
+    def _pass_over(self, view: View, step: int) -> None:
+        # The two releases of a step share one sample; a new sample is never answered from an older pass.
+        if step == self._step and view.sample is self._sample:
+            return
+        if self._batches.load(view) or self._step < 0:
+            self._measure_norms = Recorded(self._norms_of_batch, self._bound.device)
+            self._clip_and_sum = Recorded(self._sum_of_batch, self._bound.device)
+        self._measure_norms()
+        self._step, self._sample = step, view.sample
+
+    def _norms_of_batch(self) -> None:
+        """Norms of all gradients, NaN at unused places, and how many there are in every bin."""
+        self._batch: Batch = self._batches.batch()
+        self._factors: Sequence[Factor] = self._model.factors(self._batch)
+        self._norms = self._batch.squared_norms(self._factors).sqrt_()
+        if self._batch.unused is not None:
+            self._norms.masked_fill_(self._batch.unused, torch.nan)
+        self._counts.copy_(norm_histogram(self._norms, self._edges))
+
+    def _sum_of_batch(self) -> None:
+        """The sum of clipped gradients; also 0 is the weight of a norm so large that float32 cannot hold its weight."""
+        weights = torch.div(self._bound, self._norms * SLACK).clamp_(max=1.0)
+        weights.masked_fill_(~(weights >= SMALLEST), 0.0)  # a norm that is not finite gives 0 or NaN
+        self._batch.weighted_sum(self._factors, weights.to(self._sum.flat.dtype), self._sum)
 
 
 def _shares(weights: Tensor | None, clusters: int) -> Tensor:

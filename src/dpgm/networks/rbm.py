@@ -66,8 +66,8 @@ class RBM(Model):
     def factors(self, batch: Batch) -> Sequence[Factor]:
         """Minus the data phase of a batch: the gradient of the free energy, which is descended."""
         weights, visible = self.layout.blocks
-        delta = batch.affine(weights, RECORDS).values.sigmoid_().neg_()
-        return [Factor(weights, RECORDS, delta), Factor(visible, RECORDS, batch.buffer("minus one", 1).fill_(-1))]
+        delta = batch.affine(weights, RECORDS).sigmoid_().neg_()
+        return [Factor(weights, RECORDS, delta), Factor(visible, RECORDS, delta.new_full((len(delta), 1), -1.0))]
 
     def begin(self, clusters: int, *, generator: torch.Generator) -> Tensor:
         """Chains that start from noise, never from records: (clusters, chains, m) of zeros and ones."""

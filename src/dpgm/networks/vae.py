@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from dpgm.data.domain import Domain
-from dpgm.networks.batch import RECORDS, Batch, Factor, Signal
+from dpgm.networks.batch import RECORDS, Activation, Batch, Factor
 from dpgm.networks.model import Block, Layout, Model
 from dpgm.networks.rules import RULES, NetworkSettings
 from dpgm.validation import whole
@@ -90,30 +90,30 @@ class VAE(Model):
     def factors(self, batch: Batch) -> Sequence[Factor]:
         """Forward and backward pass of a batch."""
         # Forward. The inputs of every block are stored for its factor.
-        hidden: list[Signal] = []
+        inputs: list[Activation] = [RECORDS]
         for block in self._encoder:
-            hidden.append(batch.rectify(batch.affine(block, hidden[-1] if hidden else RECORDS)))
-        heads = batch.affine(self._heads, hidden[-1]).values
-        decoded = [batch.reparametrise(heads)]
+            inputs.append(batch.affine(block, inputs[-1]).relu_())
+        mean, log_variance = batch.affine(self._heads, inputs[-1]).chunk(2, dim=1)
+        spread = torch.exp(0.5 * log_variance)
+        hidden = [torch.addcmul(mean, spread, batch.draws)]
         for block in self._decoder[:-1]:
-            decoded.append(batch.rectify(batch.affine(block, decoded[-1])))
-        # The last layer, then backward.
-        delta, squared, slope = batch.reconstruct(self._decoder[-1], decoded[-1], self.outputs)
-        factors = [Factor(self._decoder[-1], decoded[-1], delta, squared)]
-        for block, inputs, outputs in zip(
-            reversed(self._decoder[:-1]), reversed(decoded[:-1]), reversed(decoded[1:]), strict=True
-        ):
-            squared = batch.gate(slope, outputs)
-            factors.append(Factor(block, inputs, slope, squared))
+            hidden.append(batch.affine(block, hidden[-1]).relu_())
+        delta = batch.residual(batch.affine(self._decoder[-1], hidden[-1]), self.outputs)
+        # Backward: the delta at the output of every block, and from it the slope at its input.
+        factors = [Factor(self._decoder[-1], hidden[-1], delta)]
+        slope = batch.backward(self._decoder[-1], delta)
+        for block in reversed(self._decoder[:-1]):
+            slope *= hidden.pop().sign()
+            factors.append(Factor(block, hidden[-1], slope))
             slope = batch.backward(block, slope)
-        delta, squared = batch.latent_delta(slope, heads)
-        factors.append(Factor(self._heads, hidden[-1], delta, squared))
-        slope = batch.backward(self._heads, delta)
-        for i in range(len(self._encoder) - 1, -1, -1):
-            squared = batch.gate(slope, hidden[i])
-            factors.append(Factor(self._encoder[i], RECORDS if i == 0 else hidden[i - 1], slope, squared))
-            if i:
-                slope = batch.backward(self._encoder[i], slope)
+        # The divergence adds the mean, and half of variance - 1, to the gradient at the heads.
+        variance_part = (slope * batch.draws * spread + spread.square() - 1) * 0.5
+        slope = torch.cat([slope + mean, variance_part], dim=1)
+        for block in reversed((*self._encoder, self._heads)):
+            activation = inputs.pop()
+            factors.append(Factor(block, activation, slope))
+            if isinstance(activation, Tensor):
+                slope = batch.backward(block, slope).mul_(activation.sign())
         return factors
 
     def generate(
