@@ -5,7 +5,6 @@ says why in its commit.
 """
 
 import pytest
-
 from golden.releases import CASES, digests, machine, recorded
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from public_data import DATA
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 FOLDERS = {
     "retail.csv.gz": "retail",
     "anonymous-msweb.data.gz": "msweb",
