@@ -168,7 +168,9 @@ synthetic = dpgm.read_records("synthetic.parquet", domain="stations.yaml")
 )
 PAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "constraints.md": (table_with_rules, OPENED),
-    "data.md": (files_of_every_shape, FRAMES),
+    "domains.md": (files_of_every_shape, FRAMES),
+    "files.md": (files_of_every_shape, FRAMES),
+    "frames.md": (files_of_every_shape, FRAMES),
     "evaluation.md": (visits_and_release, BOTH),
     "guarantee.md": (visits, ""),
     "guides/budget.md": (visits, ""),
@@ -240,10 +242,8 @@ def test_what_a_guide_shows_runs(name, tmp_path):
             script += text
         else:
             for line in text.replace("\\\n", " ").splitlines():
-                needed = (
-                    PUBLIC if line.startswith("python") else {*PUBLIC, "msweb.dat"}
-                )  # the script makes msweb.dat
-                here = all((tmp_path / word).exists() for word in line.split() if word in needed)
+                made = set() if line.startswith("python") else {"msweb.dat"}  # by a script
+                here = all((tmp_path / word).exists() for word in line.split() if word in {*PUBLIC, *made})
                 if line and not line.startswith("#") and here:
                     run_command(line, tmp_path)
     said = subprocess.run(
