@@ -169,7 +169,9 @@ synthetic = dpgm.read_records("synthetic.parquet", domain="stations.yaml")
 )
 PAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "constraints.md": (table_with_rules, OPENED),
-    "data.md": (files_of_every_shape, FRAMES),
+    "domains.md": (files_of_every_shape, FRAMES),
+    "files.md": (files_of_every_shape, FRAMES),
+    "frames.md": (files_of_every_shape, FRAMES),
     "evaluation.md": (visits_and_release, BOTH),
     "guarantee.md": (visits, ""),
     "guides/budget.md": (visits, ""),

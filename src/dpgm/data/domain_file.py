@@ -2,7 +2,7 @@
 
     label: income            # optional: the field to predict
     missing_texts: [NA, '-'] # optional: texts that stand for a missing value in the data
-    fields:                  # docs/data.md has one of every kind
+    fields:                  # docs/domains.md has one of every kind
       - {name: age, kind: numeric, low: 17, high: 90, integer: true}
       - {name: income, kind: categorical, values: [low, high], missing: true}
       - {names: Q1..Q60, kind: numeric, low: 1, high: 5, integer: true, specials: [98, 99]}   # sixty fields
