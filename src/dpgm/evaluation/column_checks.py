@@ -145,7 +145,8 @@ def check_orders(evaluation: Evaluation, rules: VerdictRules) -> Findings:
     for order in off[:NAMED]:
         level = rules.out_of_order.level(order.synthetic - order.real)
         numbers = {"real": order.real, "synthetic": order.synthetic}
-        yield Finding(f"order_of_{order.kind}s", level, numbers, (order.first, order.last))
+        kind = "order_of_dates" if order.kind == "date" else "order_of_numbers"
+        yield Finding(kind, level, numbers, (order.first, order.last))
     if len(off) > NAMED:
         yield Finding("more_orders", None, {"count": len(off) - NAMED})
 
