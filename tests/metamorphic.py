@@ -334,18 +334,6 @@ def png(path: Path, rows: list[Any]) -> None:
         Pillow.fromarray(np.array(row, dtype=np.uint8).reshape(2, 3)).save(path / f"{at:03}.png")
 
 
-def msweb(path: Path, rows: list[Any]) -> None:
-    lines = ['I,4,"www.microsoft.com","x"', "T,1,x", *(f'A,{area},1,"n","/u"' for area in (1, 5, 7, 10**10))]
-    for at, (visitor, areas) in enumerate(rows):
-        lines += [f'C,"{visitor}",{at}', *(f"V,{area},1" for area in areas)]
-    store(path, ("\n".join(lines) + "\n").encode())
-
-
-def msnbc(path: Path, rows: list[Any]) -> None:
-    head = "% Different categories found in input file:\n\na b c d e f g\n\n\n% Sequences:\n\n"
-    store(path, (head + "".join(row + "\n" for row in rows)).encode())
-
-
 def text_lines(path: Path, rows: list[Any]) -> None:
     store(path, "".join(row + "\n" for row in rows).encode())
 
@@ -425,14 +413,6 @@ def _basket_cases() -> Iterator[Case]:
         companion=["a"],
     )
     yield from _parquet_baskets()
-    yield Case(
-        "msweb",
-        lambda rng: (rng.random(), some(rng, ["1", "5", "7", "10000000000", "8", "01"], 4)),
-        msweb,
-        {"format": "msweb"},
-        ".data",
-    )
-    yield Case("msnbc", lambda rng: " ".join(some(rng, ["1", "2", "7", "9"], 4)), msnbc, {}, ".seq")
 
 
 def _parquet_baskets() -> Iterator[Case]:

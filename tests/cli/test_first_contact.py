@@ -10,7 +10,7 @@ import dpgm
 from dpgm.cli.app import run
 from dpgm.data.domain import Numeric
 from dpgm.data.number_grids import BOUND_SLOTS, bound_slot
-from dpgm.synthesis.discovery_rules import DiscoveryRules
+from dpgm.strategy.discovery_rules import DiscoveryRules
 from dpgm.synthesis.number_shapes import estimate_bounds
 
 CODES = ("I10", "E11.9", "01067", "J45")

@@ -140,13 +140,6 @@ TEXTS = {
     "json overflow": ("x.jsonl", '{"items": [99999999999999999999999]}\n', {"domain": ITEMS}, ["64 bits"]),
     "json nested": ("x.jsonl", "[" * 100_000 + "\n", {"domain": ITEMS}, ["line 1", "JSON"]),
     "empty item": ("x.csv", "a,,b\n", {"domain": NAMES, "shape": "basket"}, ["line 1", "empty"]),
-    "msweb nonsense": (
-        "x.data",
-        f'I,4,"www.microsoft.com"\nC,"1",1\nV,{SECRET}\n',
-        {"format": "msweb"},
-        ["line 3", "msweb"],
-    ),
-    "msweb by its first line alone": ("x.data", 'I,4,"www.microsoft.com"\nC,"1",1\n', {}, ["`format='msweb'`"]),
     "items not public": ("x.dat", "1 2\n", {}, ["`domain`", "`assume_public_items=True`"]),
     "table without domain": ("x.csv", "a,b\n1,x\n", {"shape": "wide"}, ["`domain`"]),
     "table domain for baskets": ("x.dat", "1 2\n", {"domain": TABLE}, ["2 fields", "one item set"]),

@@ -156,14 +156,6 @@ def test_a_blank_line_is_an_empty_record_independent_of_other_rows(tmp_path):
         assert records.lengths.tolist() == [2, 0, 1]
 
 
-def test_the_first_visitor_of_msnbc_may_have_seen_nothing(tmp_path):
-    head = "% Different categories found in input file:\n\na b c\n\n\n% Sequences:\n\n"
-    for rows, lengths in (("\n1 2\n", [0, 2]), ("1 2\n", [2]), ("\n\n1\n", [0, 0, 1])):
-        assert read_records(write_file(tmp_path / "m.seq", head + rows)).lengths.tolist() == lengths
-    with pytest.raises(InputError, match="must be blank"):
-        read_records(write_file(tmp_path / "m.seq", head[:-1] + "1 2\n"))
-
-
 def test_parquet_columns_of_numbers_are_no_items_by_their_values(tmp_path):
     path = write_parquet(tmp_path / "x.parquet", a=np.array([0, 1]), b=np.array([1, 1]))
     with pytest.raises(UsageError, match="shape"):
@@ -312,14 +304,8 @@ def test_a_missing_person_is_reported_in_its_column(tmp_path):
         read_records(path, person="who", item="what", domain=Domain.of_items(4))
 
 
-MSNBC = "% Different categories found in input file:\n\na b c\n\n\n% Sequences:\n\n1 2\n"
-
-
-@pytest.mark.parametrize(
-    ("name", "content"), [("x.seq", MSNBC), ("msweb.data", 'A,1,1,"a","/a"\nC,"1",1\nV,1,1\n'), ("x.dat", "1 2\n")]
-)
-def test_files_without_columns_take_no_options_of_columns(tmp_path, name, content):
-    path = write_file(tmp_path / name, content)
+def test_files_without_columns_take_no_options_of_columns(tmp_path):
+    path = write_file(tmp_path / "x.dat", "1 2\n")
     assert len(read_records(path, assume_public_items=True)) == 1
     with pytest.raises(UsageError, match="have no columns"):
         read_records(path, person="who", rows_per_person=2, assume_public_items=True)

@@ -15,9 +15,6 @@ CASES = {
     # folder/file: options, records, positions, mean, longest, unit
     "mnist/t10k-images-idx3-ubyte.gz": ({}, 10_000, 784, 105.24, 258, "row"),
     "retail/retail.csv.gz": ({"assume_public_items": True, "shape": "basket"}, 88_162, 16_470, 10.31, 76, "row"),
-    "msweb/anonymous-msweb.data.gz": ({}, 32_711, 294, 3.02, 35, "row"),
-    "msweb/anonymous-msweb.test.gz": ({}, 5_000, 294, 3.04, 28, "row"),
-    "msnbc/msnbc990928.zip": ({}, 989_818, 17, 1.72, 17, "row"),
     "repeat-consumption/tw_ny/train.csv.gz": (LONG, 29_711, 11_183, 8.47, 364, "person"),
     "debd/nltcs/nltcs.train.data.gz": ({}, 16_181, 16, 5.31, 16, "row"),
     "debd/plants/plants.train.data.gz": ({}, 17_412, 69, 12.41, 68, "row"),

@@ -27,7 +27,7 @@ def test_every_format_and_shape_has_a_case():
     read = {
         case.options.get("format") or format_of(f"x{case.ending}").name for case in CASES.values() if case.ending
     }
-    assert read == set(FORMATS) == set(_ENDINGS.values()) | {"msweb"}
+    assert read == set(FORMATS) == set(_ENDINGS.values())
     for word in ("basket", "long", "wide", "table", "pandas", "category", "polars", "arrow", "numpy", "scipy"):
         assert any(word in name for name in CASES)
 

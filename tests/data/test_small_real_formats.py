@@ -1,34 +1,10 @@
 """The formats of the public files, in small files made here, so that these tests run everywhere."""
 
 import struct
-import zipfile
 
 from dpgm.data.domain import Categorical, Domain, Numeric
 from dpgm.data.read.readers import read_records, read_source
 from dpgm.data.records import Records
-
-
-def test_msweb_lines(tmp_path):
-    lines = ['I,4,"www.microsoft.com","created by getlog.pl"', 'T,1,"VRoot",0,0,"VRoot"', 'N,0,"0"']
-    lines += ['A,1287,1,"International AutoRoute","/autoroute"', 'A,1001,1,"Support","/support"']
-    lines += ['C,"10001",10001', "V,1001,1", "V,1287,1", 'C,"10002",10002', 'C,"10003",10003', "V,9999,1"]
-    (tmp_path / "msweb.data").write_text("\n".join(lines) + "\n")
-    records, source = read_source(tmp_path / "msweb.data")
-    assert records.domain.fields[0].items == (1001, 1287)
-    assert records.lengths.tolist() == [2, 0, 0]
-    assert not source.items_assumed_public
-
-
-def test_msnbc_sequences_in_a_zip(tmp_path):
-    text = (
-        "% Different categories found in input file:\n\nfrontpage news tech\n\n\n% Sequences:\n\n1 1 \n2 \n3 2 2 \n"
-    )
-    with zipfile.ZipFile(tmp_path / "m.zip", "w") as archive:
-        archive.writestr("m.seq", text)
-        archive.writestr("__MACOSX/._m.seq", "junk")
-    records = read_records(tmp_path / "m.zip")
-    assert records == Records.from_lists([[0], [1], [1, 2]], records.domain)
-    assert records.domain.fields[0].items == (1, 2, 3)
 
 
 def test_images_with_labels(tmp_path):

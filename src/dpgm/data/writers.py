@@ -220,10 +220,8 @@ def _shape_for(format: FileFormat, domain: Domain, shape: Shape | None, layout: 
 
 def _check_fits(path: Path, format: FileFormat, domain: Domain) -> None:
     field = domain.item_set
-    if format.name in ("msweb", "msnbc", "json"):
-        raise UsageError(
-            f"{path}: the format {format.name} can only be read; write .csv, .parquet, .jsonl or .dat."
-        )
+    if format.name == "json":
+        raise UsageError(f"{path}: the format json can only be read; write .csv, .parquet, .jsonl or .dat.")
     if format.name == "fimi" and (field is None or not isinstance(field.items[0], int)):
         raise UsageError(f"{path}: FIMI files hold item numbers only; write .csv, .jsonl or .parquet.")
     if format.name == "png" and path.suffix:

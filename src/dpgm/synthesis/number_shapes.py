@@ -15,7 +15,7 @@ from dpgm.data.domain import ShapedNumber
 from dpgm.data.number_fields import LARGEST_TICK, OpenNumber
 from dpgm.data.number_grids import YEARS, Grid, bound_exponent, hour_slot, slot_range, year_range
 from dpgm.statistics.shrinkage import onto_simplex
-from dpgm.synthesis.discovery_rules import DiscoveryRules
+from dpgm.strategy.discovery_rules import DiscoveryRules
 
 Floats: TypeAlias = NDArray[np.float64]
 

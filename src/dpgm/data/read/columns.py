@@ -71,7 +71,6 @@ class Columns:
         shape: the shape implied by the format, used if no shape is stated.
         schema: the Arrow schema, for formats that have one.
         lines: whether rows are lines of items, so that the only column has no name in the file.
-        domain: the public list of items that is part of the format, if any.
     """
 
     file: str
@@ -83,7 +82,6 @@ class Columns:
     shape: Shape | None = None
     schema: Any = None
     lines: bool = False
-    domain: Domain | None = None
 
     def required(self, name: str | None, option: str) -> str:
         """The column named by an option; refuses one that the file does not have."""
@@ -110,7 +108,7 @@ def join_files(files: Iterator[Columns]) -> Columns:
     """Several files with the same columns, one after the other."""
     first, *rest = files
     for other in rest:
-        if set(other.names) != set(first.names) or other.domain != first.domain:
+        if set(other.names) != set(first.names):
             raise InputError(f"{other.file}: has other columns than {first.file}; read the files one by one.")
     return replace(first, chunks=chain(first.chunks, *(other.chunks for other in rest)))
 
@@ -129,8 +127,6 @@ def read_columns(columns: Columns, options: ReadOptions) -> tuple[Records, Sourc
                 f"{columns.file}: columns {seen[name] + 1} and {at + 1} have the same name; names must"
                 " differ: correct them, or say `header=False` if the first line holds no names."
             )
-    if columns.domain is not None and options.domain is None:
-        options = replace(options, domain=columns.domain)
     columns = replace(columns, chunks=chain([first], chunks))
     if shape == "long":
         records, layout = _long(columns, options)
@@ -244,9 +240,7 @@ def _baskets(columns: Columns, options: ReadOptions) -> tuple[Records, Layout | 
         for lengths, codes in store.drain():
             ordered.append(*_sorted_rows(lengths, position[codes], domain.width))
         store = ordered
-    layout = None
-    if columns.domain is None:
-        layout = Layout("basket", item=None if columns.lines else options.item or domain.fields[0].name)
+    layout = Layout("basket", item=None if columns.lines else options.item or domain.fields[0].name)
     return Records(domain, *store.finish()), layout
 
 

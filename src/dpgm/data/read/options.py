@@ -50,7 +50,7 @@ class ReadOptions:
         discover: Find items privately when a generator is fitted, instead of listing them. For a Parquet table without
             a domain, names and types of columns are taken from the schema, and all else is found privately.
         format: Needed only where the file's ending does not say it: `parquet`, `csv`, `tsv`, `jsonl`, `json`, `xlsx`,
-            `fimi`, `npz`, `npy`, `idx`, `png` (a folder), `msweb` or `msnbc`.
+            `fimi`, `npz`, `npy`, `idx`, or `png` (a folder).
         shape: `basket` (one row per record, a list of items), `long` (one row per person and item) or `wide` (one
             column per field, or one 0/1 column per item).
         person: The column of persons. In the long shape, rows are grouped by it; in the others, its values must differ.

@@ -37,16 +37,16 @@ from dpgm.data.read.arrays import ARRAYS, read_array
 from dpgm.data.read.columns import Columns, join_files, read_columns
 from dpgm.data.read.delimited import delimited_columns, holds_lines_of_items
 from dpgm.data.read.excel import excel_columns
-from dpgm.data.read.item_lines import line_columns, looks_like_msweb, msnbc_columns, msweb_columns
+from dpgm.data.read.item_lines import line_columns
 from dpgm.data.read.json_lines import json_columns
-from dpgm.data.read.opening import Input, locate, open_bytes, picture_files
+from dpgm.data.read.opening import Input, locate, picture_files
 from dpgm.data.read.options import Paths, ReadKeywords, ReadOptions, options_from
 from dpgm.data.read.parquet import parquet_columns, row_groups
 from dpgm.data.records import Records
 from dpgm.data.values import is_text
 from dpgm.errors import InputError, PrivacyWarning, UsageError
 
-_BASKET_FORMATS = ("fimi", "msweb", "msnbc")
+_BASKET_FORMATS = ("fimi",)
 _DRAFT_ADVICE = (
     "draft its domain with `dpgm inspect FILE --shape wide --draft-domain domain.yaml` and give it as `domain`"
 )
@@ -123,18 +123,8 @@ def located(path: Paths | Sequence[Paths], options: ReadOptions) -> list[Input]:
 
 
 def format_name(source: Input, options: ReadOptions) -> str:
-    """The format as stated, or by the ending of the file name; the msweb log is known by its name."""
-    name = format_of(source.name, options.format).name
-    if options.format is None and name == "csv":
-        if "msweb" in source.name.lower():
-            return "msweb"
-        with open_bytes(source) as stream:
-            head = stream.read(64)
-        if looks_like_msweb(head):
-            raise UsageError(
-                f"{source}: looks like the msweb log; say `format='msweb'`, or `format='csv'` if it is not."
-            )
-    return name
+    """The format as stated, or by the ending of the file name."""
+    return format_of(source.name, options.format).name
 
 
 def read_files(files: Sequence[Input], options: ReadOptions) -> tuple[Records, Source]:
@@ -219,10 +209,6 @@ def columns_of(source: Input, options: ReadOptions, *, draft: bool = False) -> C
             return excel_columns(source, options, draft=draft)
         case "fimi":
             return line_columns(source, options, " ", integers=True)
-        case "msweb":
-            return msweb_columns(source, options)
-        case "msnbc":
-            return msnbc_columns(source, options)
         case "csv" | "tsv" if holds_lines_of_items(options):
             return line_columns(source, options, options.separator or separator, integers=False)
         case "csv" | "tsv":

@@ -1,6 +1,8 @@
-"""Every tuned number of domain discovery, with its reason; passed as an argument."""
+"""Every tuned number of domain discovery, with its reason; part of the settings of a plan whose domain is open."""
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+
+from dpgm.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -154,5 +156,7 @@ class DiscoveryRules:
     spike_threshold: float = 4.5
     signal_threshold: float = 2.0
 
-
-RULES = DiscoveryRules()
+    def check(self) -> None:
+        """Raise UsageError for a negative rule; a plan file may hold anything."""
+        if min(astuple(self)) < 0:
+            raise UsageError("the plan has a negative rule of discovery; make the plan again.")
