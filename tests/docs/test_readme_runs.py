@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 RUN_OR_FILE = re.compile(r"<!-- (run|file: (?P<name>[\w.-]+)) -->\n```(?P<kind>\w+)\n(?P<text>.*?)```", re.DOTALL)
 SMALLER = {"50000": "5000", "50_000": "5_000"}  # records; epsilon and everything else stay
 

@@ -1,6 +1,6 @@
 """Fuzzing of every reader: files of all formats and shapes, changed at random, must be read or refused in a sentence.
 
-Files come from the cases of `tests/metamorphic.py`, so that they start out well-formed and full of oddities; a change
+Files come from the cases of `metamorphic.py`, so that they start out well-formed and full of oddities; a change
 either respects the structure of the format (cells, lines, numbers, lengths in headers) or is plain damage to bytes. Each
 batch runs in a process of its own under a cap on memory, so that a crash, a hang or a bomb is seen and told with the
 seed that makes it again. `make fuzz` runs 20,000 files; `make test` some hundreds.
@@ -17,8 +17,6 @@ import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from dpgm.data.read.readers import read_records
 from dpgm.errors import DpgmError

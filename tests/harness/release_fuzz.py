@@ -1,6 +1,6 @@
 """Open many mutated releases in a child process with capped memory: none may crash, hang or be believed.
 
-    python tests/fuzz/release_fuzz.py --count 100000 --out docs/security/release_fuzz.json
+    python tests/harness/release_fuzz.py --count 100000 --out docs/security/release_fuzz.json
 
 Each mutated folder is verified and loaded unverified, every eighth also loaded as usual. Allowed outcomes: it opens, or one of the named errors of
 `dpgm.errors`. The child's address space may grow by twice the size of the largest release plus 200 MB; a call that takes
@@ -27,7 +27,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.append(str(Path(__file__).parents[1] / "support"))  # where this runs as a script
 
 LONGEST = 10  # seconds of processor time a call may take
 WAITING = 120  # seconds it may take in all
@@ -57,8 +57,8 @@ def originals(place: Path) -> list[Any]:
     from dpgm.networks.vae import VAE
     from dpgm.synthesis.release import Release
     from dpgm.synthesis.synthesizer import Synthesizer
-    from fuzz.release_mutations import Folder
     from release_data import some_release
+    from release_mutations import Folder
     from synthesis_data import IMAGES, SETS, TABLE, some_records
 
     draws = torch.Generator().manual_seed(0)
@@ -115,7 +115,7 @@ def run(count: int, seed: int, *, capped: bool) -> dict[str, Any]:
     import dpgm
     from dpgm.errors import DpgmError
     from dpgm.synthesis.release import load
-    from fuzz.release_mutations import mutate, write
+    from release_mutations import mutate, write
 
     warnings.simplefilter("ignore")
     place = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None, prefix="dpgm-fuzz-"))

@@ -18,7 +18,7 @@ from dpgm import errors
 from dpgm.privacy.certificate import LedgerMark
 from dpgm.privacy.events import Mechanism
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PACKAGE = ROOT / "src" / "dpgm"
 LOADED = re.compile(

@@ -11,7 +11,7 @@ import pytest
 
 from public_data import DATA
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 LOGS = {"msweb.dat": "msweb/anonymous-msweb.data.gz", "msnbc.dat": "msnbc/msnbc990928.zip"}  # converted by a script
 FOLDERS = {
     "retail.csv.gz": "retail",

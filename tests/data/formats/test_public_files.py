@@ -7,7 +7,7 @@ import pytest
 from dpgm.data.read.readers import read_source
 from public_data import DATA, needs
 
-DOMAINS = Path(__file__).parents[2] / "examples" / "domains"
+DOMAINS = Path(__file__).parents[3] / "examples" / "domains"
 pytestmark = needs()
 LONG = {"person": "0", "item": "1", "count": "2", "header": False, "assume_public_items": True}
 

@@ -97,4 +97,4 @@ def test_rows_come_at_the_beginning_in_the_middle_and_at_the_end():
     lengths = sorted(len(one) for one in made)
     assert lengths == [2] * 3 + [3] * 3 + [4] * 4
     assert [one for one in made if len(one) == 2 and one[0] == "middle"]
-    assert Path(metamorphic.__file__).parent.name == "tests"
+    assert Path(metamorphic.__file__).parent.name == "harness"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def test_no_mutated_release_crashes_hangs_or_is_believed():
-    script = Path(__file__).with_name("release_fuzz.py")
+    script = Path(__file__).parents[1] / "harness" / "release_fuzz.py"
     done = subprocess.run(
         [sys.executable, str(script), "--count", "250", "--seed", "11"], capture_output=True, text=True, check=False
     )

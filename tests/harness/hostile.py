@@ -1,7 +1,7 @@
 """The corpus of bad input: hostile or odd files, and the outcome that reading each must have.
 
 Run as a program, it reads all of them in one process under a memory limit and prints the outcome, processor time and
-peak memory of each; `tests/data/test_hostile_corpus.py` checks these.
+peak memory of each; `tests/data/formats/test_hostile_files.py` checks these.
 """
 
 import gc

@@ -19,7 +19,7 @@ import pytest
 import dpgm
 from public_data import DATA
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 STEP = re.compile(
     r"^```(?P<kind>sh|python|yaml)\n(?P<text>.*?)^```$|^ {4}(?P<line>(?:dpgm|torchrun) [^\n]*)$",

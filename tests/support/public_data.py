@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-DATA = Path(os.environ.get("DPGM_DATA") or Path(__file__).parents[2] / "shared" / "data")
+DATA = Path(os.environ.get("DPGM_DATA") or Path(__file__).parents[3] / "shared" / "data")
 
 
 def needs(*names: str) -> pytest.MarkDecorator:
