@@ -37,8 +37,8 @@ from dpgm.errors import PrivacyWarning as PrivacyWarning
 from dpgm.errors import ResourceError as ResourceError
 from dpgm.errors import UsageError as UsageError
 from dpgm.evaluation.counting_queries import read_workload as read_workload
-from dpgm.evaluation.evaluate import Evaluation as Evaluation
 from dpgm.evaluation.evaluate import evaluate as evaluate
+from dpgm.evaluation.results import Evaluation as Evaluation
 from dpgm.networks.kmeans_estimator import PrivateKernelKMeans as PrivateKernelKMeans
 from dpgm.networks.kmeans_estimator import clustering_accuracy as clustering_accuracy
 from dpgm.privacy.accountant import cost as cost

@@ -91,7 +91,7 @@ def test_a_comparison_sees_hours_that_are_lost():
     rng = np.random.default_rng(1)
     moved = seen.astype("datetime64[D]").astype("datetime64[s]") + rng.integers(0, 86_400, len(seen))
     column = dpgm.evaluate(table, pa.table({"seen": moved})).columns[0]
-    assert any("wrong hour" in fault for fault in column_faults(column))
+    assert any(fault.kind == "clock" for fault in column_faults(column))
     again = dpgm.evaluate(table, table).columns[0]
     assert again.clock_distance == 0
     assert not column_faults(again)

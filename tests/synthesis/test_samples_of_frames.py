@@ -114,8 +114,8 @@ def test_long_frames_are_compared_by_person():
     drawn = synthesizer().fit(long, person="who", item="what", discover=True).sample(N, seed=1)
     for other in (drawn, drawn.to_pandas(), drawn.to_polars()):
         evaluation = dpgm.evaluate(long, other, person="who", item="what")
-        assert evaluation.kind == "sets"
-        assert evaluation.synthetic_records == N
+        assert evaluation.data.kind == "sets"
+        assert evaluation.data.synthetic_records == N
 
 
 DOMAIN = dpgm.Domain.draft(SMALL)

@@ -307,7 +307,7 @@ def test_a_column_of_lists_holds_the_items_of_a_person(frame):
     drawn = dpgm.Synthesizer(epsilon=5.0, domain=domain).fit(frame, person="who", item="bought").sample(300, seed=1)
     for synthetic in (drawn, drawn.to_pandas(), drawn.to_polars()):
         compared = dpgm.evaluate(frame, synthetic, person="who", item="bought")
-        assert (compared.kind, compared.records, compared.synthetic_records) == ("sets", 300, 300)
+        assert (compared.data.kind, compared.data.records, compared.data.synthetic_records) == ("sets", 300, 300)
 
 
 def test_rows_with_lists_of_one_person_are_grouped_in_every_frame():
@@ -329,7 +329,7 @@ def test_evaluation_leaves_out_the_column_of_persons():
         for synthetic in (people.assign(age=30), people[["age", "town"]], pl.from_pandas(people)):
             compared = dpgm.evaluate(real, synthetic, person="who")
             assert [column.name for column in compared.columns] == ["age", "town"]
-            assert compared.left_out == ()
+            assert compared.data.left_out == ()
     with pytest.raises(UsageError, match=r"no column 'whom' for `person`.*who"):
         dpgm.evaluate(people, people, person="whom")
 
