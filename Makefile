@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 CORE := src/dpgm/data tests/test_public_surface.py tests/data/test_records.py tests/synthesis/test_plan.py tests/mechanisms/test_gateway.py
 # Tests that run every line of privacy/ and mechanisms/.
-TRACED := tests/mechanisms tests/privacy tests/networks/test_private_sgd.py tests/networks/test_kernel_kmeans.py \
+TRACED := tests/mechanisms tests/privacy tests/testing tests/networks/test_private_sgd.py tests/networks/test_kernel_kmeans.py \
 	tests/synthesis/test_verification.py tests/synthesis/test_books.py tests/synthesis/test_rows_per_person.py \
 	tests/synthesis/test_domain_discovery.py src/dpgm/mechanisms src/dpgm/privacy
 
@@ -62,13 +62,13 @@ test: lint
 
 fuzz: $(STAMP)
 	@echo "== dpgm: changed files of every format (writes docs/security/reader_fuzz.json)"
-	@OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/readers.py --out docs/security/reader_fuzz.json
+	@OMP_NUM_THREADS=1 $(BIN)/python tests/harness/reader_fuzz.py --out docs/security/reader_fuzz.json
 	@echo "== dpgm: mutated releases (writes docs/security/release_fuzz.json)"
-	@OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/release_fuzz.py --count 100000 --workers 2 --out docs/security/release_fuzz.json
+	@OMP_NUM_THREADS=1 $(BIN)/python tests/harness/release_fuzz.py --count 100000 --workers 2 --out docs/security/release_fuzz.json
 
 metamorphic: $(STAMP)
 	@echo "== dpgm: 20,000 pairs of files that differ in one row, all formats and shapes (writes docs/security/metamorphic.json)"
-	@OMP_NUM_THREADS=1 $(BIN)/python tests/metamorphic.py --pairs 20000 --out docs/security/metamorphic.json
+	@OMP_NUM_THREADS=1 $(BIN)/python tests/harness/metamorphic.py --pairs 20000 --out docs/security/metamorphic.json
 
 slow: $(STAMP)
 	@OMP_NUM_THREADS=1 $(BIN)/pytest -q -m slow
@@ -90,7 +90,7 @@ mutants: $(STAMP)
 
 faults: $(STAMP)
 	@echo "== dpgm: kills, failing writes, full disks, damaged checkpoints, reservations at once (about a quarter of an hour)"
-	@OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python tests/faults.py --out docs/security/faults.json
+	@OMP_NUM_THREADS=1 PYTHONPATH=tests/support $(BIN)/python tests/harness/faults.py --out docs/security/faults.json
 
 bench: $(STAMP)
 	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; OMP_NUM_THREADS=1 $(BIN)/python $$script --quick; done

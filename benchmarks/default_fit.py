@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import resource
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +26,7 @@ def data_sets(quick: bool) -> dict[str, Callable[[], Records]]:
     """What there is to fit."""
     folder = Path(os.environ.get("DPGM_DATA", "/nowhere"))
     real = {
-        "msweb": (folder / "msweb/anonymous-msweb.data.gz", lambda path: dpgm.read_records(path, format="msweb")),
+        "msweb": (folder / "msweb/anonymous-msweb.data.gz", web_log),
         "retail": (folder / "retail/retail.csv.gz", most_frequent),
     }
     found: dict[str, Callable[[], Records]] = {}
@@ -36,6 +37,14 @@ def data_sets(quick: bool) -> dict[str, Callable[[], Records]]:
             print(f"{name}: {path} is not there")
     found["cdr"] = lambda: dpgm.simulate_cdr(40_000 if quick else 400_000, seed=0)
     return found
+
+
+def web_log(path: Path) -> Records:
+    """A log that a script of the experiments converts."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "experiments"))
+    from web_logs import read_web_log
+
+    return read_web_log(path)
 
 
 def most_frequent(path: Path, items: int = 1000) -> Records:

@@ -29,7 +29,6 @@ import numpy as np
 import torch
 
 from dpgm.data.domain import Domain
-from dpgm.data.read.readers import read_records
 from dpgm.data.records import Records, concatenate
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SystemRandomness
@@ -48,7 +47,9 @@ MODELS = ("products", "vae")
 def public_records(path: Path) -> Records:
     """Records over the most popular items: of the msweb log, or of a file of one record per line, blanks between."""
     if "msweb" in path.name:
-        read = read_records(path)
+        from web_logs import read_web_log
+
+        read = read_web_log(path)
         rows = [
             {str(read.domain.fields[0].items[at]) for at in row.indices} for row in read.rows(0, 5000).chunks(1)
         ]  # type: ignore[union-attr]

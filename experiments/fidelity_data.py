@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from web_logs import read_web_log
 
 from dpgm import read_records
 from dpgm.data.domain import Categorical, Domain, Field, Numeric
@@ -61,9 +62,9 @@ def _sets(name: str, folder: Path) -> Records:
     places = [folder / f"repeat-consumption/tw_ny/{part}.csv.gz" for part in ("train", "validation", "test")]
     long = {"shape": "long", "header": False, "person": "0", "item": "1"}
     readers: dict[str, Callable[[], Records]] = {
-        "msnbc": lambda: read_records(folder / "msnbc/msnbc990928.zip", assume_public_items=True),
-        "msweb": lambda: read_records(web, assume_public_items=True),
-        "msweb16": lambda: most_frequent(read_records(web, assume_public_items=True), 16, drop_empty=False),
+        "msnbc": lambda: read_web_log(folder / "msnbc/msnbc990928.zip"),
+        "msweb": lambda: read_web_log(web),
+        "msweb16": lambda: most_frequent(read_web_log(web), 16, drop_empty=False),
         "retail": lambda: most_frequent(
             read_records(retail, assume_public_items=True, shape="basket"), 1000, drop_empty=True
         ),

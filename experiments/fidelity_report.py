@@ -2,7 +2,7 @@
 
     python experiments/fidelity_report.py
 
-Nothing is typed by hand; `tests/test_results_tables.py` fails if a page and the CSV files disagree.
+Nothing is typed by hand; `tests/experiments/test_results_tables.py` fails if a page and the CSV files disagree.
 
 A marker in a page names a function of `TABLES`: what stands between `<!-- table: NAME -->` and `<!-- end -->` is
 replaced.

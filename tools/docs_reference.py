@@ -2,7 +2,7 @@
 
     python tools/docs_reference.py
 
-The pages are committed; `tests/test_documents.py` fails when they differ from what the commands and the public names
+The pages are committed; `tests/docs/test_documents.py` fails when they differ from what the commands and the public names
 say today. Reads the commands themselves, not their printed help, so that the page does not depend on a terminal.
 """
 

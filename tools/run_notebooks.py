@@ -3,7 +3,7 @@
     python tools/run_notebooks.py [NOTEBOOK ...]
 
 A notebook is run as a plain program: its code cells in order, in one namespace. So nothing has to be installed for it
-beyond what the notebook itself imports. `tests/test_notebooks.py` does the same with fewer people.
+beyond what the notebook itself imports. `tests/docs/test_notebooks.py` does the same with fewer people.
 """
 
 import ast

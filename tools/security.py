@@ -62,7 +62,7 @@ PROMISES = (
         "P2",
         "Every query has its declared sensitivity.",
         (
-            "tests/mechanisms/test_planted_faults.py",
+            "tests/testing/test_replayed_runs.py",
             "tests/mechanisms/test_threshold.py",
             "tests/statistics",
             "tests/synthesis/test_exposure.py",
@@ -136,9 +136,9 @@ PROMISES = (
         "P13",
         "Hostile input is bounded, and what a row is read as depends on that row alone.",
         (
-            "tests/data/test_bad_input.py",
-            "tests/data/test_reading_rules.py",
-            "tests/data/test_record_by_record.py",
+            "tests/data/formats/test_bad_input.py",
+            "tests/data/read/test_reading_rules.py",
+            "tests/data/read/test_record_by_record.py",
         ),
         ("reader_fuzz.json", "metamorphic.json"),
     ),

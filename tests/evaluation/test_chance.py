@@ -68,7 +68,7 @@ def test_a_fair_coin_with_the_other_median_has_no_fault():
     assert column.median_shift > 1
     assert column_faults(column) == ()
     biased = compare_column(RawColumn("coin", "number", (real, np.repeat([5.0, 6.0], (2200, 2800)))))
-    assert any("median" in fault for fault in column_faults(biased))
+    assert any(fault.kind == "median" for fault in column_faults(biased))
 
 
 def test_a_shift_that_chance_explains_in_few_rows_is_a_fault_of_many():
@@ -76,7 +76,7 @@ def test_a_shift_that_chance_explains_in_few_rows_is_a_fault_of_many():
     few, many = rng.normal(size=200), rng.normal(size=20_000)
     faults = [column_faults(compare_column(RawColumn("x", "number", (x, x + 0.15)))) for x in (few, many)]
     assert faults[0] == ()
-    assert any("mean" in fault for fault in faults[1])
+    assert any(fault.kind == "mean" for fault in faults[1])
 
 
 def test_the_headline_of_a_small_sample_says_that_few_records_can_tell_little():
@@ -102,5 +102,5 @@ def test_what_chance_gives_is_about_what_new_samples_have():
     real, fresh = numbers(rng, 1000), numbers(rng, 1000)
     inputs = inputs_of(real, fresh)
     expected = chance_figures(inputs.real, len(inputs.synthetic), 0)["pairs"]
-    observed = evaluate(real, fresh, baselines={}).table.mean_total_variation
+    observed = evaluate(real, fresh, baselines={}).relations.pairs.mean_total_variation
     assert 0.9 * observed < expected.expected < 1.15 * observed < 1.3 * expected.most

@@ -63,7 +63,7 @@ def test_a_release_knows_the_long_layout_of_the_file_that_was_fitted(tmp_path, k
     compared = ["evaluate", data, out, "--release", release, "--json", figures, "--quiet"]
     assert run(list(map(str, compared))) == 0
     found = json.loads(figures.read_text())
-    assert (found["kind"], found["records"], found["synthetic_records"]) == ("sets", ROWS, ROWS)
+    assert tuple(found["data"][name] for name in ("kind", "records", "synthetic_records")) == ("sets", ROWS, ROWS)
 
 
 def test_a_file_with_another_layout_than_that_of_the_fit_is_still_read(tmp_path):
@@ -109,20 +109,23 @@ def test_columns_that_are_out_of_order_are_named_with_the_rule_that_keeps_their_
         {name: np.random.default_rng(at).permutation(column) for at, (name, column) in enumerate(stays(1).items())}
     )
     made = evaluate(stays(), shuffled)
-    assert [(order.first, order.last) for order in made.orders] == [("admitted", "discharged"), ("net", "total")]
+    assert [(order.first, order.last) for order in made.relations.orders] == [
+        ("admitted", "discharged"),
+        ("net", "total"),
+    ]
     text = str(made)
     assert "admitted is later than discharged in 4" in text
     assert "`after: admitted` in the line of discharged" in text
     assert "`net <= total` under `constraints`" in text
-    assert json.loads(made.to_json())["orders"][0]["real"] == 0
+    assert json.loads(made.to_json())["relations"]["orders"][0]["real"] == 0
 
 
 def test_a_few_errors_in_the_real_rows_do_not_hide_an_order():
     real, synthetic = stays(), stays(1)
     real.loc[0, "discharged"] = pandas.Timestamp("2019-01-01")
-    assert evaluate(real, synthetic).orders == ()
+    assert evaluate(real, synthetic).relations.orders == ()
     shuffled = synthetic.discharged.sample(frac=1, random_state=0).to_numpy()
-    assert evaluate(real, synthetic.assign(discharged=shuffled)).orders
+    assert evaluate(real, synthetic.assign(discharged=shuffled)).relations.orders
 
 
 def test_numbers_of_other_meaning_get_no_rule_about_their_order():
@@ -133,4 +136,4 @@ def test_numbers_of_other_meaning_get_no_rule_about_their_order():
         {"employed": employed, "Q25": grade, "km": rng.integers(0, 90, 600), "year": 2000 + grade}
     )
     synthetic = real.assign(Q25=np.where(rng.random(600) < 0.2, 0, grade), year=rng.integers(0, 3000, 600))
-    assert evaluate(real, synthetic).orders == ()
+    assert evaluate(real, synthetic).relations.orders == ()

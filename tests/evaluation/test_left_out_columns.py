@@ -37,7 +37,7 @@ def test_a_table_of_which_only_the_label_can_be_compared_is_a_table(with_empty_c
     made = evaluate(people, people, domain=Domain(fields, "ill"))
     reasons = [entry.reason for entry in made.not_computed if entry.metric == "downstream accuracy"]
     assert reasons == ["there is nothing besides the label to predict it from."]
-    assert made.kind == "table"
+    assert made.data.kind == "table"
     assert verdict(made).grade == "close"
 
 
@@ -78,7 +78,7 @@ def test_an_open_domain_does_not_hide_a_missing_column(tmp_path):
     fields.append({"name": "town", "kind": "categorical", "discover": True})
     (tmp_path / "domain.json").write_text(json.dumps({"fields": fields}))
     made = evaluate(tmp_path / "real.csv", tmp_path / "synthetic.csv", domain=str(tmp_path / "domain.json"))
-    assert [(column.name, column.lacking) for column in made.left_out] == [("salary", True)]
+    assert [(column.name, column.lacking) for column in made.data.left_out] == [("salary", True)]
     assert verdict(made).grade != "close"
 
 
@@ -92,5 +92,5 @@ def test_lists_in_one_of_the_tables_only_are_not_passed_over():
 def test_a_table_of_lists_alone_still_says_what_is_missing():
     real = pandas.DataFrame({"bought": [["milk"], ["bread", "milk"]] * 30, "age": [30, 40] * 30})
     made = evaluate(real, real[["bought"]])
-    assert made.kind == "sets"
+    assert made.data.kind == "sets"
     assert "age" in verdict(made).bad[0]

@@ -9,6 +9,7 @@ from dpgm.data.read.frames import as_records
 from dpgm.data.records import Records
 from dpgm.evaluation.column_checks import column_faults
 from dpgm.evaluation.evaluate import evaluate
+from dpgm.evaluation.sentences import column_fault
 from dpgm.evaluation.verdict import verdict
 
 
@@ -227,7 +228,7 @@ def test_figures_of_twelve_rows_are_not_called_good():
     for synthetic in (noise, twelve_rows(2), twelve_rows(3)):
         judged = verdict(evaluate(real, synthetic))
         assert not [text for text in judged.good if "off by" in text or "would have to change" in text]
-        assert not [text for text in judged.findings if "1000 %" in text or "3196 %" in text]
+        assert not [text for text in judged.bad + judged.good if "1000 %" in text or "3196 %" in text]
     assert any("too few records to judge counts" in text for text in judged.bad)
 
 
@@ -238,7 +239,7 @@ def test_a_column_that_is_nearly_always_empty_is_judged_by_its_missing_values_al
 
     def faults_of_late(values):
         columns = evaluate(real, real.assign(late=values)).columns
-        return column_faults(next(column for column in columns if column.name == "late"))
+        return list(map(column_fault, column_faults(next(column for column in columns if column.name == "late"))))
 
     assert not faults_of_late(None)
-    assert faults_of_late("y") == ("0 % of the values are missing instead of 99.7 %",)
+    assert faults_of_late("y") == ["0 % of the values are missing instead of 99.7 %"]

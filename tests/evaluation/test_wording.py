@@ -34,9 +34,9 @@ def test_values_of_columns_are_no_items_of_a_record():
         {"age": rng.integers(18, 80, 800), "town": rng.choice(["a", "b"], 800), "bought": bought}
     )
     made = evaluate(frame, frame.sample(frac=1, random_state=0))
-    assert made.kind == "mixed"
-    assert made.lengths.real_mean == pytest.approx(np.mean([len(items) for items in bought]))
-    assert made.lengths.real[0] == pytest.approx(np.mean([not items for items in bought]))
+    assert made.data.kind == "mixed"
+    assert made.items.lengths.real_mean == pytest.approx(np.mean([len(items) for items in bought]))
+    assert made.items.lengths.real[0] == pytest.approx(np.mean([not items for items in bought]))
 
 
 def test_records_that_are_a_sixth_shorter_are_not_called_good():
@@ -66,7 +66,7 @@ def test_a_baseline_that_was_given_the_items_is_said_to_be(open_items):
         (real, worse) if open_items else (baskets(), Records.from_dense(worse.to_numpy() == 1, baskets().domain))
     )
     judged = verdict(evaluate(*sides, epsilon=10.0))
-    text = sentence(judged.findings, "drawn independently")
+    text = sentence(judged.bad + judged.good, "drawn independently")
     assert "simple method is better" in text
     assert ("all items known beforehand" in text) == open_items
     assert ("finds its items privately pays for that" in text) == open_items

@@ -24,7 +24,7 @@ from dpgm.products.rules import RULES
 from dpgm.strategy.settings import Config
 from dpgm.synthesis.synthesizer import Synthesizer
 
-sys.path.append(str(Path(__file__).parents[1]))  # where this runs as a script
+sys.path.append(str(Path(__file__).parents[1] / "support"))  # where this runs as a script
 from synthesis_data import small_plan
 
 RECORDED = Path(__file__).parent / "digests.json"

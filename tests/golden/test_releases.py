@@ -6,7 +6,7 @@ says why in its commit.
 
 import pytest
 
-from golden.releases import CASES, digests, machine, recorded
+from releases import CASES, digests, machine, recorded
 
 
 @pytest.mark.filterwarnings("ignore::dpgm.errors.PrivacyWarning")

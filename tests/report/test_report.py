@@ -210,7 +210,7 @@ def test_page_fits_the_window_and_logs_nothing_in_a_browser(evaluation, browser,
         page.on("request", lambda request, seen=trouble: seen.append(request.url))
         page.goto(path.as_uri())
         page.evaluate("document.querySelectorAll('details').forEach(element => element.open = true)")
-        page.screenshot(path=ARTEFACTS / f"report-{evaluation.kind}-{label}.png", full_page=True)
+        page.screenshot(path=ARTEFACTS / f"report-{evaluation.data.kind}-{label}.png", full_page=True)
         overflowing = page.evaluate(OVERFLOW)
         page.close()
         assert [text for text in trouble if not text.startswith(("file:", "data:"))] == []

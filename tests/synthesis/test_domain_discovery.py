@@ -22,12 +22,14 @@ from dpgm.data.domain import (
     Numeric,
 )
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
-from dpgm.data.number_bins import draw_shaped, shaped_codes
-from dpgm.data.number_fields import NumberFormat
+from dpgm.data.kinds.shaped import draw_shaped, shaped_codes
+from dpgm.data.number_format import NumberFormat
 from dpgm.data.number_grids import grid_of
-from dpgm.data.open_records import OpenRecords, SetColumn, Vocabulary
+from dpgm.data.open_columns import SetColumn
+from dpgm.data.open_records import OpenRecords
 from dpgm.data.read.frames import as_records
 from dpgm.data.records import Records
+from dpgm.data.vocabulary import Vocabulary
 from dpgm.errors import BudgetError, UsageError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
@@ -35,15 +37,17 @@ from dpgm.products.rules import RULES as PRODUCT_RULES
 from dpgm.products.strategy import measure
 from dpgm.statistics.item_counts import pilot_profile
 from dpgm.statistics.record_lengths import Known, read_lengths
+from dpgm.strategy.discovery_rules import DiscoveryRules
 from dpgm.strategy.settings import Config
 from dpgm.synthesis.books import Books
 from dpgm.synthesis.checkpoint import Checkpoint
-from dpgm.synthesis.discovery_rules import RULES
 from dpgm.synthesis.domain_discovery import MEASURES, discover_domain, discovery_spends
 from dpgm.synthesis.number_shapes import estimate_cells
 from dpgm.synthesis.plan import Plan, make_plan
 from dpgm.testing import assert_playback_invariant, sensitivity_ratios
 from release_data import edit, rehash
+
+RULES = DiscoveryRules()
 
 DOMAIN = Domain(
     (
@@ -258,7 +262,7 @@ def test_a_plan_is_made_before_the_data_and_kept_exactly(tmp_path):
     assert listed.delta == pytest.approx(RULES.delta_share * plan.delta)
     assert plan.epsilon <= 2.0
     closed = Domain((Numeric("age", 0, 110, bins=10, integer=True),))
-    assert discovery_spends(closed, 1e-6) == ()
+    assert discovery_spends(closed, 1e-6, None) == ()
 
 
 def test_a_fit_keeps_popular_values_types_missing_cells_and_identifiers_out(tmp_path):

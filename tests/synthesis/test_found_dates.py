@@ -15,8 +15,10 @@ from dpgm.data.number_grids import YEARS, unit_slot, year_range, year_slot
 from dpgm.data.read.frames import as_records
 from dpgm.errors import UsageError
 from dpgm.mechanisms.randomness import SeededRandomness
-from dpgm.synthesis.discovery_rules import RULES
+from dpgm.strategy.discovery_rules import DiscoveryRules
 from dpgm.synthesis.number_shapes import estimate_years
+
+RULES = DiscoveryRules()
 
 DOMAIN = Domain(
     (

@@ -15,8 +15,10 @@ from dpgm.data.number_grids import MOST_PLACES, places_slot
 from dpgm.data.read.frames import as_records
 from dpgm.data.read.readers import domain_of_schema
 from dpgm.errors import UsageError
-from dpgm.synthesis.discovery_rules import RULES
+from dpgm.strategy.discovery_rules import DiscoveryRules
 from dpgm.synthesis.number_shapes import estimate_step, range_in_places
+
+RULES = DiscoveryRules()
 
 
 def some_frame(count=3000, seed=0):

@@ -1,13 +1,15 @@
 import json
 import warnings
+from dataclasses import replace
 
 import pytest
 
-from dpgm.data.domain import Categorical, Domain
+from dpgm.data.domain import Categorical, Domain, ItemSet, Numeric
 from dpgm.errors import PrivacyWarning, UsageError
 from dpgm.networks.presets import start_frequencies
 from dpgm.networks.rules import RULES
 from dpgm.privacy.accountant import cost
+from dpgm.strategy.discovery_rules import DiscoveryRules
 from dpgm.strategy.protocol import PublicFacts
 from dpgm.strategy.settings import Config
 from dpgm.synthesis.plan import Plan, choose_settings, describe, make_plan, read_plan, read_settings, shares
@@ -180,3 +182,28 @@ def test_start_frequencies_add_up_to_the_stated_mean_length():
     assert mixed[:64].sum() == pytest.approx(10.0)
     assert mixed[64:] == pytest.approx(1 / 3)
     assert start_frequencies(SETS, 100.0).max() == 0.5
+
+
+def open_plan():
+    domain = Domain((ItemSet("items", discover=True), Numeric("age", "discover", "discover")))
+    return make_plan(Config(epsilon=1.0), 1000, domain), domain
+
+
+def test_the_rules_of_discovery_are_in_plans_of_open_domains_alone():
+    plan, domain = open_plan()
+    assert plan.to_json()["settings"]["discovery"]["items_share"] == DiscoveryRules().items_share
+    assert make_plan(Config(epsilon=1.0), 1000, Domain.of_items(5)).settings.discovery is None
+    without = replace(plan, settings=replace(plan.settings, discovery=None))
+    with pytest.raises(UsageError, match="same `domain`"):
+        without.check_fits(1000, domain)
+
+
+def test_a_plan_with_other_rules_of_discovery_is_read_or_refused():
+    plan, _ = open_plan()
+    values = json.loads(json.dumps(plan.to_json()))
+    values["settings"]["discovery"]["items_cap"] = 3
+    assert Plan.from_json(values).settings.discovery == replace(plan.settings.discovery, items_cap=3)
+    for wrong in (-1, "many", None):
+        values["settings"]["discovery"]["items_cap"] = wrong
+        with pytest.raises(UsageError, match="make"):
+            Plan.from_json(values)

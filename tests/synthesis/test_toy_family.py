@@ -53,7 +53,7 @@ def test_a_toy_family_is_planned_killed_resumed_released_verified_sampled_and_ev
     assert dpgm.verify(tmp_path / "release").ok
     drawn = dpgm.load(tmp_path / "release").sample(500, seed=1)
     assert drawn == fit.sample(500, seed=1)
-    assert dpgm.evaluate(records, drawn).queries
+    assert dpgm.evaluate(records, drawn).counting.rows
 
 
 @pytest.mark.usefixtures("coins")

@@ -86,13 +86,13 @@ MUTANTS = (
         41,
         "rows between two stray quotation marks taken for one",
         (("    if next(rows, None) is not None:\n", "    if False:\n"),),
-        ("tests/data/test_reading_rules.py::test_a_quotation_mark_within_a_cell_swallows_no_rows",),
+        ("tests/data/read/test_reading_rules.py::test_a_quotation_mark_within_a_cell_swallows_no_rows",),
     ),
     Mutant(
         42,
         "a first line of truth values published as names",
         ((' or cell.lower() in ("true", "false") for cell in stripped]\n', " for cell in stripped]\n"),),
-        ("tests/data/test_reading_rules.py::test_a_first_line_of_truth_values_is_not_published_as_names",),
+        ("tests/data/read/test_reading_rules.py::test_a_first_line_of_truth_values_is_not_published_as_names",),
     ),
     Mutant(
         45,

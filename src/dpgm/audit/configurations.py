@@ -25,6 +25,7 @@ from dpgm.networks.rules import NetworkSettings
 from dpgm.privacy.accountant import cost
 from dpgm.products.rules import RULES as PRODUCT_RULES
 from dpgm.products.rules import ProductRules, ProductSettings
+from dpgm.strategy.discovery_rules import DiscoveryRules
 from dpgm.strategy.protocol import PublicFacts
 from dpgm.strategy.settings import Settings
 from dpgm.synthesis.plan import Plan, budget_of
@@ -117,10 +118,11 @@ def _discoveries() -> tuple[Configuration, ...]:
     """Values that nobody listed: the canary is one of many with a popular value, and holds values of its own."""
     table = _open_table()
     items = _open_items()
+    found = _short(SHORT, DiscoveryRules())
     few = {"discovered values": 2.0}  # so that popular values pass the threshold in nearly every fit
     return (
-        _configuration("discovery", "products, a table whose values are discovered", table, _short(SHORT), few),
-        _configuration("new-items", "products, items are discovered", items, _short(SHORT), few),
+        _configuration("discovery", "products, a table whose values are discovered", table, found, few),
+        _configuration("new-items", "products, items are discovered", items, found, few),
     )
 
 
@@ -208,8 +210,8 @@ def _read(columns: dict[str, Any], domain: Domain) -> Records:
     return read_frame(pyarrow.table(columns), domain).records
 
 
-def _short(rules: ProductRules) -> Settings:
-    return Settings("products", family=ProductSettings(rules))
+def _short(rules: ProductRules, discovery: DiscoveryRules | None = None) -> Settings:
+    return Settings("products", family=ProductSettings(rules), discovery=discovery)
 
 
 def _configuration(

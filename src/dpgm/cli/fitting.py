@@ -358,7 +358,7 @@ def _announce_fit(
 
 def _announce_release(out: Path, certificate: "dpgm.Certificate", domain: "dpgm.Domain") -> None:
     from dpgm.data.domain import Categorical
-    from dpgm.data.fields import OTHER
+    from dpgm.data.labels import OTHER
 
     empty = [repr(one.name) for one in domain.fields if isinstance(one, Categorical) and one.values == (OTHER,)]
     if empty:

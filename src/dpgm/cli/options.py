@@ -79,8 +79,7 @@ READ_OPTIONS = [
     _parameter(
         "format",
         str | None,
-        "Format, if the ending does not tell: parquet, csv, tsv, jsonl, json, xlsx, fimi, npz, npy, idx, png, msweb,"
-        " msnbc.",
+        "Format, if the ending does not tell: parquet, csv, tsv, jsonl, json, xlsx, fimi, npz, npy, idx, png.",
     ),
     _parameter(
         "shape",

@@ -13,7 +13,7 @@ from dpgm.validation import near
 Shape: TypeAlias = Literal["basket", "long", "wide"]
 SHAPES: tuple[Shape, ...] = get_args(Shape)
 
-FORMATS = ("parquet", "csv", "tsv", "jsonl", "json", "xlsx", "fimi", "npz", "npy", "idx", "png", "msweb", "msnbc")
+FORMATS = ("parquet", "csv", "tsv", "jsonl", "json", "xlsx", "fimi", "npz", "npy", "idx", "png")
 
 _ENDINGS = {
     ".parquet": "parquet",
@@ -32,7 +32,6 @@ _ENDINGS = {
     ".idx": "idx",
     "-ubyte": "idx",
     ".png": "png",
-    ".seq": "msnbc",
 }
 _READ_ENDINGS = (
     ".parquet .csv .tsv .jsonl .json .xlsx .dat .npz .npy .idx -ubyte (text also with .gz, or in a .zip), or a folder"

@@ -1,4 +1,4 @@
-"""What a verdict says about the columns of a table: what is off in each column, and in pairs of columns.
+"""What a verdict finds in the columns of a table: what is off in each column, and in pairs of columns.
 
 `column_faults` judges one column; each check yields findings about all columns of an evaluation.
 """
@@ -6,44 +6,36 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.fields import OTHER
+from dpgm.data.labels import OTHER
 from dpgm.evaluation.chance import deviations
 from dpgm.evaluation.column_metrics import ColumnComparison, share_error
-from dpgm.evaluation.evaluate import Evaluation
 from dpgm.evaluation.findings import (
     CLOSE,
     NAMED,
     ROUGH,
     RULES,
-    TOO_FEW,
     USEFUL,
     Finding,
     Findings,
     VerdictRules,
     beyond_chance,
     graded,
-    listed,
-    percent,
-    share_text,
 )
-from dpgm.evaluation.raw_columns import value_text
-from dpgm.validation import counted
+from dpgm.evaluation.results import Evaluation
 
 
-def column_faults(column: ColumnComparison, rules: VerdictRules = RULES) -> tuple[str, ...]:
+def column_faults(column: ColumnComparison, rules: VerdictRules = RULES) -> tuple[Finding, ...]:
     """What is off in one column; empty if nothing is.
 
     A column that is empty in nearly all real rows is judged by its share of missing values alone.
     """
-    figures = _column_figures(column, rules)
+    faults = [figure for figure in _column_figures(column, rules) if figure.numbers["excess"] > 1]
     if 1 - column.real.missing < rules.share_gap:
-        return tuple(text for ratio, text in figures[1:2] if ratio > 1)
-    faults = [text for ratio, text in figures if ratio > 1]
+        return tuple(fault for fault in faults if fault.kind == "missing_values")
     if column.lost:
-        faults.append(f"the value {column.lost[0]} is missing or nearly missing")
+        faults.append(Finding("lost_value", USEFUL, {}, (column.name, column.lost[0])))
     if column.distance > max(rules.column_distance, _chance_distance(column, rules)) and not faults:
-        at_least = "" if column.kind == "category" else "at least "  # the Kolmogorov distance is a lower bound
-        faults.append(f"{at_least}{percent(column.distance)} of the values would have to change to match")
+        faults.append(Finding("distance", USEFUL, {"value": column.distance}, (column.name, column.kind)))
     return tuple(faults)
 
 
@@ -51,8 +43,8 @@ def columns_off(evaluation: Evaluation, rules: VerdictRules = RULES) -> tuple[Co
     """The columns with a fault, sorted by how far their worst figure exceeds its limit."""
 
     def badness(column: ColumnComparison) -> float:
-        ratios = [ratio for ratio, _ in _column_figures(column, rules)]
-        return max(*ratios, column.distance / rules.column_distance)
+        excess = [figure.numbers["excess"] for figure in _column_figures(column, rules)]
+        return max(*excess, column.distance / rules.column_distance)
 
     off = [column for column in evaluation.columns if column_faults(column, rules)]
     return tuple(sorted(off, key=badness, reverse=True))
@@ -60,7 +52,7 @@ def columns_off(evaluation: Evaluation, rules: VerdictRules = RULES) -> tuple[Co
 
 def lacking_columns(evaluation: Evaluation) -> list[str]:
     """Names of the columns that the synthetic data should have and lacks."""
-    return [column.name for column in evaluation.left_out if column.lacking]
+    return [column.name for column in evaluation.data.left_out if column.lacking]
 
 
 def check_columns(evaluation: Evaluation, rules: VerdictRules) -> Findings:
@@ -68,91 +60,78 @@ def check_columns(evaluation: Evaluation, rules: VerdictRules) -> Findings:
     off, lacking, count = columns_off(evaluation, rules), lacking_columns(evaluation), len(evaluation.columns)
     level = ROUGH if len(off) + len(lacking) > rules.columns_off * (count + len(lacking)) else USEFUL
     if lacking:
-        what = "a column" if len(lacking) == 1 else counted(len(lacking), "column")
-        yield Finding(f"The synthetic data lacks {what} of the real data: {listed(lacking)}.", True, level)
+        yield Finding("lacking_columns", level, subject=tuple(lacking))
     for column in off[: 2 * NAMED]:
-        yield Finding(f"{column.name}: {'; '.join(column_faults(column, rules))}.", True, level)
+        yield Finding("column", level, subject=(column.name,), parts=column_faults(column, rules))
     if len(off) > 2 * NAMED:
-        yield Finding(
-            f"{counted(len(off) - 2 * NAMED, 'more column is', 'more columns are')} off; see the table of columns.",
-            True,
-        )
+        yield Finding("more_columns", None, {"count": len(off) - 2 * NAMED})
     if len(off) < count:
-        error = np.sqrt(1 / evaluation.records + 1 / evaluation.synthetic_records)
-        wider = deviations(rules.false_alarm, rules.column_figures) * error > rules.mean_shift
-        by_chance = ", or within what chance explains" if wider else ""
-        compared = "compared columns" if evaluation.left_out else "columns"
-        good = f"{count - len(off)} of the {count} {compared} match" if off else f"All {count} {compared} match"
-        yield graded(
-            CLOSE,
-            f"{good if count > 1 else 'The column matches'} the real data: median and mean within a tenth of a"
-            " standard deviation, shares of the most frequent value and of missing values within 5 percentage points"
-            f"{by_chance}.",
-        )
+        facts = evaluation.data
+        error = np.sqrt(1 / facts.records + 1 / facts.synthetic_records)
+        by_chance = deviations(rules.false_alarm, rules.column_figures) * error > rules.mean_shift
+        numbers = {
+            "good": count - len(off),
+            "count": count,
+            "by_chance": by_chance,
+            "left_out": len(facts.left_out),
+        }
+        yield graded("columns_match", CLOSE, numbers)
 
 
 def check_rounding_and_weekdays(evaluation: Evaluation, rules: VerdictRules) -> Findings:
     """Numbers that are not rounded like the real ones, and dates on other days of the week; they limit no grade."""
     z = deviations(rules.false_alarm, rules.column_figures)
-    texts = []
+    found = []
     for column in evaluation.columns:
         counts = column.real.present, column.synthetic.present
-        for form in (column.step, column.weekend):
+        for kind, form in (("rounding", column.step), ("weekend", column.weekend)):
             if form is None:
                 continue
             error = share_error(form.real, counts[0], form.synthetic, counts[1])
-            gap = form.real - form.synthetic if form is column.step else abs(form.real - form.synthetic)
-            if gap <= max(rules.share_gap, z * error):
-                continue
-            what = (
-                f"multiples of {value_text('number', form.size)}"
-                if form is column.step
-                else "on a Saturday or Sunday"
-            )
-            shares = share_text(form.synthetic), share_text(form.real)
-            texts.append(f"{column.name}: {shares[0]} of the values are {what} instead of {shares[1]}.")
-    yield from (Finding(text, True) for text in texts[:NAMED])
-    if len(texts) > NAMED:
-        more = counted(len(texts) - NAMED, "more column is", "more columns are")
-        yield Finding(f"{more} rounded otherwise or on other weekdays.", True)
+            gap = form.real - form.synthetic if kind == "rounding" else abs(form.real - form.synthetic)
+            if gap > max(rules.share_gap, z * error):
+                numbers = {"real": form.real, "synthetic": form.synthetic, "size": form.size}
+                found.append(Finding(kind, None, numbers, (column.name,)))
+    yield from found[:NAMED]
+    if len(found) > NAMED:
+        yield Finding("more_rounding_and_weekdays", None, {"count": len(found) - NAMED})
 
 
 def check_pairs(evaluation: Evaluation, rules: VerdictRules) -> Findings:
     """How many rows would have to change for a pair of columns to match, on average and in the worst pair."""
-    if (table := evaluation.table) is None:
+    if (table := evaluation.relations.pairs) is None:
         return
-    gap = table.mean_total_variation
-    text = (
-        f"For a pair of columns to match the real data, {percent(gap)} of the rows would have to change on average"
+    chance = evaluation.chance
+    yield beyond_chance(
+        "column_pairs",
+        table.mean_total_variation,
+        chance.expected.get("pairs", 0.0),
+        chance.most.get("pairs", 0.0),
+        rules.column_pairs,
+        {"worst": table.largest_total_variation},
+        table.worst_pair,
     )
-    rest = f"; the worst pair is {' and '.join(table.worst_pair)} ({percent(table.largest_total_variation)})"
-    yield beyond_chance(evaluation, "pairs", gap, rules.column_pairs, "pairs of columns", text, rest)
 
 
 def check_associations(evaluation: Evaluation, rules: VerdictRules) -> Findings:
     """The pair of columns whose association differs most, measured on bins or as rank correlation of raw values."""
     pairs = []
-    if (table := evaluation.table) is not None:
+    if (table := evaluation.relations.pairs) is not None:
         both = table.real_association, table.synthetic_association
         pairs.append(_widest(table.fields, *both, table.association_bias, table.association_error, rules))
-    if (ranks := evaluation.correlations) is not None:
+    if (ranks := evaluation.relations.correlations) is not None:
         no_bias = np.zeros_like(ranks.error)
         pairs.append(_widest(ranks.columns, ranks.rank_real, ranks.rank_synthetic, no_bias, ranks.error, rules))
     if not pairs:
         return
     _, columns, real, synthetic, level = max(pairs, key=lambda pair: (pair[-1], pair[0]))
-    gap = abs(real - synthetic)
-    fewest = min(evaluation.records, evaluation.synthetic_records)
+    numbers = {"real": real, "synthetic": synthetic}
+    fewest = min(evaluation.data.records, evaluation.data.synthetic_records)
     too_few = deviations(rules.false_alarm) / np.sqrt(fewest) > rules.association_gap.useful
-    if not level and (too_few or gap > rules.association_gap.close):
-        off = f"{columns} is {synthetic:.2f} instead of {real:.2f}, which may be chance"
-        yield Finding(f"{TOO_FEW} associations between columns: that of {off}.", True)
+    if not level and (too_few or abs(real - synthetic) > rules.association_gap.close):
+        yield Finding("too_few_associations", None, numbers, columns)
         return
-    text = f"Associations between columns match the real data: none is off by more than {gap:.2f} on a scale of 0 to 1."
-    if level:
-        scale = "0: no association, 1 or -1: one determines the other"
-        text = f"The association of {columns} is {synthetic:.2f} instead of {real:.2f} ({scale})."
-    yield graded(level, text, f"the association of {columns}")
+    yield graded("association" if level else "associations_match", level, numbers, columns)
 
 
 def check_orders(evaluation: Evaluation, rules: VerdictRules) -> Findings:
@@ -160,53 +139,39 @@ def check_orders(evaluation: Evaluation, rules: VerdictRules) -> Findings:
     z = deviations(rules.false_alarm, rules.column_figures)
     off = [
         order
-        for order in evaluation.orders
+        for order in evaluation.relations.orders
         if rules.out_of_order.level(order.synthetic - order.real) and order.synthetic - order.real > z * order.error
     ]
     for order in off[:NAMED]:
-        rule = f"`{order.first} <= {order.last}` under `constraints`"
-        if order.kind == "date":
-            rule = f"`after: {order.first}` in the line of {order.last}, or {rule},"
-        yield Finding(
-            f"{order.first} is {'later' if order.kind == 'date' else 'greater'} than {order.last} in"
-            f" {share_text(order.synthetic)} of the synthetic rows that have both, and"
-            f" {share_text(order.real)} of the real ones; if their order is a rule, state {rule} in the domain"
-            " before the fit (docs/constraints.md).",
-            True,
-            rules.out_of_order.level(order.synthetic - order.real),
-            f"the order of {order.first} and {order.last}",
-        )
+        level = rules.out_of_order.level(order.synthetic - order.real)
+        numbers = {"real": order.real, "synthetic": order.synthetic}
+        kind = "order_of_dates" if order.kind == "date" else "order_of_numbers"
+        yield Finding(kind, level, numbers, (order.first, order.last))
     if len(off) > NAMED:
-        more = counted(len(off) - NAMED, "more pair of columns is", "more pairs of columns are")
-        yield Finding(f"{more} out of order; the JSON output lists them.", True)
+        yield Finding("more_orders", None, {"count": len(off) - NAMED})
 
 
-def _column_figures(column: ColumnComparison, rules: VerdictRules) -> list[tuple[float, str]]:
-    """Each figure of a column as a multiple of its limit, and its fault in words; missing values come second."""
-    sides = (column.synthetic, column.real)
-    gaps = [share_text(side.missing) for side in sides]
-    synthetic_share, real_share = share_text(column.synthetic_mode_share), share_text(column.real_mode_share)
-    mode = f"the value {column.mode} makes up {synthetic_share} instead of {real_share}"
-    if column.mode == OTHER and not column.real_mode_share:
-        mode = f"{synthetic_share} of the values are {OTHER}, because they were too rare to be published"
+def _column_figures(column: ColumnComparison, rules: VerdictRules) -> list[Finding]:
+    """Each figure of a column as a fault; its number `excess` is the figure as a multiple of its limit."""
+
+    def fault(kind: str, excess: float, real: float | None, synthetic: float | None, about: str = "") -> Finding:
+        numbers = {"excess": float(excess), "real": real or 0.0, "synthetic": synthetic or 0.0}
+        return Finding(kind, USEFUL, numbers, (column.name, about or column.kind))
+
     z = deviations(rules.false_alarm, rules.column_figures)
     real, synthetic = column.real, column.synthetic
     counts = max(real.present, 1), max(synthetic.present, 1)
     mode_error = share_error(column.real_mode_share, counts[0], column.synthetic_mode_share, counts[1])
     missing_error = share_error(real.missing, real.rows, synthetic.missing, synthetic.rows)
+    mode_kind = "other_values" if column.mode == OTHER and not column.real_mode_share else "mode"
+    mode_excess = column.mode_gap / max(rules.share_gap, z * mode_error)
+    missing_excess = column.missing_gap / max(rules.share_gap, z * missing_error)
     figures = [
-        (column.mode_gap / max(rules.share_gap, z * mode_error), mode),
-        (
-            column.missing_gap / max(rules.share_gap, z * missing_error),
-            f"{gaps[0]} of the values are missing instead of {gaps[1]}",
-        ),
+        fault(mode_kind, mode_excess, column.real_mode_share, column.synthetic_mode_share, column.mode),
+        fault("missing_values", missing_excess, real.missing, synthetic.missing),
     ]
     scale = float(np.sqrt(1 / counts[0] + 1 / counts[1]))
     if column.median_shift is not None and column.median_mass is not None and column.mean_shift is not None:
-        medians = [value_text(column.kind, side.quantiles[len(side.quantiles) // 2]) for side in sides]
-        means = [value_text(column.kind, side.mean) for side in sides]
-        days = " days" if column.kind == "date" else ""
-        spreads = [value_text("number", side.deviation) + days for side in sides]
         ratio = max(column.deviation_ratio or 0.0, 1e-9)
         low, high = rules.deviation_ratio
         # The larger one for both sides: a sample may lack the tail of its population.
@@ -216,28 +181,21 @@ def _column_figures(column: ColumnComparison, rules: VerdictRules) -> list[tuple
         mass = column.median_mass / max(rules.median_mass, z * scale / 2)
         mean_error = np.sqrt(1 / counts[0] + ratio**2 / counts[1])
         figures += [
-            (
-                min(column.median_shift / rules.median_shift, mass),
-                f"the median is {medians[0]} instead of {medians[1]}",
-            ),
-            (
-                column.mean_shift / max(rules.mean_shift, z * mean_error),
-                f"the mean is {means[0]} instead of {means[1]}",
-            ),
-            (abs(np.log(ratio)) / ratio_limit, f"the standard deviation is {spreads[0]} instead of {spreads[1]}"),
+            fault("median", min(column.median_shift / rules.median_shift, mass), real.median, synthetic.median),
+            fault("mean", column.mean_shift / max(rules.mean_shift, z * mean_error), real.mean, synthetic.mean),
+            fault("deviation", abs(np.log(ratio)) / ratio_limit, real.deviation, synthetic.deviation),
         ]
     # One more synthetic value beyond the largest of all has about this probability, if all are of one population.
     beyond = counts[1] / sum(counts)
     outside_by_chance = np.log(rules.false_alarm / rules.column_figures) / np.log(beyond) / counts[1]
-    for share, side, end in (
-        (column.below, "below the smallest", real.low),
-        (column.above, "above the largest", real.high),
-    ):
-        text = f"{share_text(share)} of the values are {side} real value, {value_text(column.kind, end)}"
-        figures.append((share / max(rules.outside_range, outside_by_chance), text))
+    limit = max(rules.outside_range, outside_by_chance)
+    figures += [
+        fault("below", column.below / limit, real.low, column.below),
+        fault("above", column.above / limit, real.high, column.above),
+    ]
     if (clock := column.clock_distance) is not None:
-        text = f"at least {percent(clock)} of the times are at the wrong hour of the day"
-        figures.append((clock / max(rules.column_distance, _chance_distance(column, rules)), text))
+        limit = max(rules.column_distance, _chance_distance(column, rules))
+        figures.append(fault("clock", clock / limit, 0.0, clock))
     return figures
 
 
@@ -262,7 +220,7 @@ def _widest(
     bias: NDArray[np.float64],
     error: NDArray[np.float64],
     rules: VerdictRules,
-) -> tuple[float, str, float, float, int]:
+) -> tuple[float, tuple[str, str], float, float, int]:
     """The pair of columns with the largest gap beyond chance: the gap, the names, both values, and the level."""
     z = deviations(rules.false_alarm, max(len(names) * (len(names) - 1) // 2, 1))
     gaps = np.maximum(np.abs(real - synthetic) - bias, 0.0)
@@ -273,4 +231,4 @@ def _widest(
     if first == second:  # only on the diagonal if all gaps are 0
         second = 1 if first == 0 else 0
     at = (first, second)
-    return float(gaps[at]), f"{names[first]} and {names[second]}", float(real[at]), float(synthetic[at]), level
+    return float(gaps[at]), (names[first], names[second]), float(real[at]), float(synthetic[at]), level

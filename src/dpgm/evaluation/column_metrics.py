@@ -56,6 +56,11 @@ class ColumnSummary:
         """The number of values that are not missing."""
         return round(self.rows * (1 - self.missing))
 
+    @property
+    def median(self) -> float | None:
+        """The median, if there are values."""
+        return self.quantiles[QUANTILES.index(0.5)] if self.quantiles else None
+
 
 @dataclass(frozen=True)
 class ColumnPicture:

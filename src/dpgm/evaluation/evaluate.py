@@ -1,15 +1,11 @@
 """Compare real and synthetic data by every metric that applies; metrics that cannot be computed are listed.
 
-`evaluate` is the public entry; `Evaluation` holds all results, for the report and as JSON.
+`evaluate` is the public entry; it returns the `Evaluation` of `results.py`.
 """
 
-import dataclasses
-import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 
@@ -24,14 +20,13 @@ from dpgm.errors import UsageError
 from dpgm.evaluation import marginals
 from dpgm.evaluation.chance import chance_figures
 from dpgm.evaluation.column_metrics import (
-    BrokenOrder,
     ColumnComparison,
     Correlations,
     broken_orders,
     compare_column,
     correlations,
 )
-from dpgm.evaluation.copies import Copies, copies_of_records, copies_of_rows
+from dpgm.evaluation.copies import copies_of_records, copies_of_rows
 from dpgm.evaluation.counting_queries import (
     Queries,
     Reading,
@@ -40,25 +35,32 @@ from dpgm.evaluation.counting_queries import (
     popular_queries,
     query_error,
 )
-from dpgm.evaluation.downstream import Accuracy, downstream
+from dpgm.evaluation.downstream import downstream
 from dpgm.evaluation.file_inputs import file_inputs
 from dpgm.evaluation.inputs import (
     Inputs,
-    Outside,
     check_comparable,
     inputs_of,
     long_inputs,
-    position_names,
     without_persons,
 )
-from dpgm.evaluation.raw_columns import LeftOut, RawColumns, Rows, compared_records, sample_rows
-from dpgm.notebook import html_table
+from dpgm.evaluation.raw_columns import RawColumns, compared_records, sample_rows
+from dpgm.evaluation.results import (
+    ByChance,
+    Counting,
+    DataFacts,
+    DataKind,
+    Evaluation,
+    Items,
+    Learning,
+    NotComputed,
+    Pictures,
+    QueryRow,
+    Relations,
+    Samples,
+    Workload,
+)
 
-if TYPE_CHECKING:
-    from dpgm.evaluation.verdict import Verdict
-
-Kind: TypeAlias = Literal["sets", "table", "images", "mixed"]
-Workload: TypeAlias = Literal["popular", "paper", "yours"]
 SYNTHETIC = "synthetic"  # name of the data under evaluation among the methods; the others are baselines
 ANSWER_ZERO, INDEPENDENT = "answer 0", "independent"
 LENGTHS = (1, 2, 3, 4)
@@ -67,125 +69,6 @@ _MOST_DRAWN = 500_000  # records of the baseline: enough for counts of 0.1 % of 
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class QueryRow:
-    """Relative errors of one set of queries, by method."""
-
-    workload: Workload
-    length: str
-    reading: Reading
-    queries: int
-    mean: Mapping[str, float]
-    median: Mapping[str, float]
-
-
-@dataclass(frozen=True)
-class NotComputed:
-    """A metric that could not be computed, and the reason."""
-
-    metric: str
-    reason: str
-
-
-@dataclass(frozen=True, repr=False)
-class Evaluation:
-    """How close synthetic records are to real ones. Curator only: computed on the real data.
-
-    Metrics that could not be computed are None and listed in `not_computed` with the reason.
-    """
-
-    kind: Kind
-    records: int
-    synthetic_records: int
-    width: int
-    epsilon: float  # of the baselines that need one
-    delta: float
-    baselines: tuple[str, ...]
-    queries: tuple[QueryRow, ...]
-    lengths: marginals.LengthDistance | None
-    length_variation: Mapping[str, float]  # by method
-    one_way: marginals.OneWay | None
-    best_items: tuple[marginals.ItemComparison, ...]
-    worst_items: tuple[marginals.ItemComparison, ...]
-    two_way: marginals.TwoWay | None
-    co_occurrence: marginals.CoOccurrence | None
-    frequent_sets: marginals.FrequentSets | None
-    table: marginals.TablePairs | None
-    downstream: tuple[Accuracy, ...]
-    held_out: bool  # whether the user gave separate records for the downstream test
-    not_computed: tuple[NotComputed, ...]
-    columns: tuple[ColumnComparison, ...]  # raw columns of tables
-    left_out: tuple[LeftOut, ...]  # columns of the real data that are not compared
-    correlations: Correlations | None
-    orders: tuple[BrokenOrder, ...]  # pairs of columns that are in order in the real rows only
-    lost_items: marginals.LostItems | None
-    copies: Copies | None
-    images: marginals.ImageFigures | None
-    outside: Outside | None
-    values_from_data: bool  # whether the baselines were given items and values that no domain lists
-    chance: Mapping[str, float]  # "pop1", "pop2", "pairs", "lengths": expected for a new sample of real records
-    chance_most: Mapping[str, float]  # what hardly any such sample exceeds
-    row_samples: tuple[Rows, Rows] | None  # some real and synthetic rows of a table, as texts
-    real_sample: Records
-    synthetic_sample: Records
-    label_images: tuple[Any, Any] | None = None  # mean images of the labels, real and synthetic
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """A readable name of every position."""
-        return position_names(self.real_sample.domain)
-
-    def query_means(self, length: int | str, workload: str = "popular") -> Mapping[str, float]:
-        """Mean errors of the queries of one length, by method; empty if they were not computed."""
-        for row in self.queries:
-            if (row.workload, row.length, row.reading) == (workload, str(length), "all"):
-                return row.mean
-        return {}
-
-    @cached_property
-    def _verdict(self) -> "Verdict":
-        from dpgm.evaluation.verdict import verdict  # which imports this module
-
-        return verdict(self)
-
-    def __repr__(self) -> str:
-        return f"Evaluation({self._verdict.headline!r})"
-
-    def __str__(self) -> str:
-        """The headline and the sentences of the verdict, one per line."""
-        lines = [f"{mark:>6}  {text}" for mark, text in self._verdict.marked]
-        return "\n".join([f"{self._verdict.headline}  (curator only)", *lines])
-
-    def _repr_html_(self) -> str:
-        return html_table(f"{self._verdict.headline} (curator only)", self._verdict.marked)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The same numbers as plain values."""
-        skipped = ("row_samples", "real_sample", "synthetic_sample", "label_images")
-        head = {"audience": "curator only: computed on the real data", "verdict": _plain(self._verdict)}
-        plain: dict[str, Any] = _plain(self, skipped)
-        return head | plain
-
-    def to_json(self) -> str:
-        """The same numbers for machines."""
-        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _plain(value: Any, skipped: tuple[str, ...] = ()) -> Any:
-    if dataclasses.is_dataclass(value):
-        names = [entry.name for entry in dataclasses.fields(value)]
-        return {name: _plain(getattr(value, name)) for name in names if name not in skipped}
-    if isinstance(value, np.ndarray):
-        return np.round(value, 6).tolist() if value.dtype.kind == "f" else value.tolist()
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
-    return value
 
 
 def evaluate(
@@ -273,52 +156,38 @@ def evaluate_inputs(
 
     metrics = _Metrics()
     rows = _query_rows(real, methods, kind, queries, seed, metrics)
-    lengths = metrics("record lengths", marginals.record_lengths, real, synthetic)
-    length_variation = {} if lengths is None else _length_variation(real, methods)
-    one_way = marginals.one_way(real, synthetic)
-    best, worst = marginals.best_and_worst(one_way, real.domain)
-    table = metrics("pairs of columns", marginals.table_pairs, real, synthetic)
+    items = _items(real, synthetic, methods, kind, metrics)
+    pairs = metrics("pairs of columns", marginals.table_pairs, real, synthetic)
     columns, correlated = _raw_metrics(raw, kind, metrics)
     accuracies = metrics("downstream accuracy", downstream, real, synthetic, test, seed)
     chance = {} if kind == "images" else chance_figures(real, len(synthetic), seed)
-    co_occurrence, frequent_sets = _item_set_metrics(real, synthetic, kind, metrics)
-    label_images = (marginals.mean_images(real), marginals.mean_images(synthetic)) if kind == "images" else None
     return Evaluation(
-        kind=kind,
-        records=len(real),
-        synthetic_records=len(synthetic),
-        width=real.width,
-        epsilon=float(epsilon),
-        delta=float(delta),
-        baselines=tuple(baselines),
-        queries=rows,
-        lengths=lengths,
-        length_variation=length_variation,
-        one_way=one_way,
-        best_items=best,
-        worst_items=worst,
-        two_way=metrics("pairs of items", marginals.two_way, real, synthetic),
-        co_occurrence=co_occurrence,
-        frequent_sets=frequent_sets,
-        table=table,
-        downstream=accuracies or (),
-        held_out=test is not None,
-        not_computed=tuple(metrics.missing),
+        data=DataFacts(
+            kind=kind,
+            records=len(real),
+            synthetic_records=len(synthetic),
+            width=real.width,
+            left_out=() if raw is None else raw.left_out,
+            outside=inputs.outside,
+            values_from_data=inputs.values_from_data,
+        ),
         columns=columns,
-        left_out=() if raw is None else raw.left_out,
-        correlations=correlated,
-        orders=() if raw is None else broken_orders(raw.columns),
-        lost_items=marginals.lost_items(one_way, real.domain, len(synthetic)),
+        relations=Relations(pairs, correlated, () if raw is None else broken_orders(raw.columns)),
+        items=items,
+        counting=Counting(rows, tuple(baselines), float(epsilon), float(delta)),
+        learning=Learning(accuracies or (), test is not None),
         copies=copies_of_records(real, synthetic) if table_columns is None else copies_of_rows(table_columns),
-        outside=inputs.outside,
-        values_from_data=inputs.values_from_data,
-        chance={name: figure.expected for name, figure in chance.items()},
-        chance_most={name: figure.most for name, figure in chance.items()},
-        images=None if label_images is None else marginals.image_figures(real, synthetic, label_images),
-        row_samples=None if table_columns is None else sample_rows(table_columns, _SAMPLED_RECORDS, seed),
-        real_sample=_random_records(real, kind, seed),
-        synthetic_sample=_random_records(synthetic, kind, seed),
-        label_images=label_images,
+        images=_pictures(real, synthetic) if kind == "images" else None,
+        chance=ByChance(
+            {name: figure.expected for name, figure in chance.items()},
+            {name: figure.most for name, figure in chance.items()},
+        ),
+        samples=Samples(
+            _random_records(real, kind, seed),
+            _random_records(synthetic, kind, seed),
+            None if table_columns is None else sample_rows(table_columns, _SAMPLED_RECORDS, seed),
+        ),
+        not_computed=tuple(metrics.missing),
     )
 
 
@@ -326,13 +195,14 @@ def summary_table(evaluation: Evaluation) -> tuple[tuple[str, ...], list[tuple[s
     """Header and one row per method: errors of popular queries of 1-4 items, and distance of record lengths."""
     header = ("method", *(f"pop{length}" for length in LENGTHS), "lengths")
     rows: list[tuple[str | float | None, ...]] = []
-    for method in (SYNTHETIC, *evaluation.baselines):
-        errors = [evaluation.query_means(length).get(method) for length in LENGTHS]
-        rows.append((method, *errors, evaluation.length_variation.get(method)))
+    counting, variation = evaluation.counting, evaluation.items.length_variation
+    for method in (SYNTHETIC, *counting.baselines):
+        errors = [counting.means(length).get(method) for length in LENGTHS]
+        rows.append((method, *errors, variation.get(method)))
     return header, rows
 
 
-def kind_of(records: Records) -> Kind:
+def kind_of(records: Records) -> DataKind:
     """Sets, a table, images, or a mixture of sets and columns; the label counts only if there is nothing else."""
     domain = records.domain
     fields = [field for field in domain.fields if field.name != domain.label] or domain.fields
@@ -364,7 +234,7 @@ class _Metrics:
 def _query_rows(
     real: Records,
     methods: Mapping[str, Records],
-    kind: Kind,
+    kind: DataKind,
     queries: Queries | None,
     seed: int,
     metrics: _Metrics,
@@ -400,25 +270,43 @@ def _default_baseline(real: Records, epsilon: float, delta: float, seed: int) ->
     return {INDEPENDENT: model.sample(min(len(real), _MOST_DRAWN), seed=seed)}
 
 
+def _items(
+    real: Records, synthetic: Records, methods: Mapping[str, Records], kind: DataKind, metrics: _Metrics
+) -> Items:
+    lengths = metrics("record lengths", marginals.record_lengths, real, synthetic)
+    single = marginals.one_way(real, synthetic)
+    best, worst = marginals.best_and_worst(single, real.domain)
+    co_occurrence = frequent_sets = None
+    if kind == "images":
+        metrics.skip("co-occurrence heat maps", "pixels are shown as images instead.")
+        metrics.skip("frequent item sets", "the most frequent sets of pixels say nothing about images.")
+    else:
+        co_occurrence = metrics("co-occurrence heat maps", marginals.co_occurrence, real, synthetic)
+        frequent_sets = metrics("frequent item sets", marginals.frequent_sets, real, synthetic)
+    return Items(
+        single=single,
+        best=best,
+        worst=worst,
+        lost=marginals.lost_items(single, real.domain, len(synthetic)),
+        pairs=metrics("pairs of items", marginals.two_way, real, synthetic),
+        co_occurrence=co_occurrence,
+        frequent_sets=frequent_sets,
+        lengths=lengths,
+        length_variation={} if lengths is None else _length_variation(real, methods),
+    )
+
+
 def _length_variation(real: Records, methods: Mapping[str, Records]) -> dict[str, float]:
     return {name: marginals.record_lengths(real, records).total_variation for name, records in methods.items()}
 
 
-def _item_set_metrics(
-    real: Records, synthetic: Records, kind: Kind, metrics: _Metrics
-) -> tuple[marginals.CoOccurrence | None, marginals.FrequentSets | None]:
-    if kind == "images":
-        metrics.skip("co-occurrence heat maps", "pixels are shown as images instead.")
-        metrics.skip("frequent item sets", "the most frequent sets of pixels say nothing about images.")
-        return None, None
-    return (
-        metrics("co-occurrence heat maps", marginals.co_occurrence, real, synthetic),
-        metrics("frequent item sets", marginals.frequent_sets, real, synthetic),
-    )
+def _pictures(real: Records, synthetic: Records) -> Pictures:
+    label_images = (marginals.mean_images(real), marginals.mean_images(synthetic))
+    return Pictures(marginals.image_figures(real, synthetic, label_images), label_images)
 
 
 def _raw_metrics(
-    raw: RawColumns | None, kind: Kind, metrics: _Metrics
+    raw: RawColumns | None, kind: DataKind, metrics: _Metrics
 ) -> tuple[tuple[ColumnComparison, ...], Correlations | None]:
     if raw is None:
         if kind in ("table", "mixed"):
@@ -430,7 +318,7 @@ def _raw_metrics(
     return tuple(map(compare_column, raw.columns)), metrics("correlations of numbers", correlations, raw.columns)
 
 
-def _random_records(records: Records, kind: Kind, seed: int) -> Records:
+def _random_records(records: Records, kind: DataKind, seed: int) -> Records:
     count = min(_SAMPLED_RECORDS if kind != "images" else 4 * _SAMPLED_RECORDS, len(records))
     chosen = np.random.default_rng([seed, 12]).choice(len(records), count, replace=False)
     return records.take(np.sort(chosen))

@@ -1,20 +1,16 @@
-"""Findings of a verdict: a sentence about one figure, and the level that the limits of this figure allow.
+"""Findings of a verdict: values that say what was found, in which columns, with which numbers, and how bad it is.
 
 `VerdictRules` holds every limit with its reason (except that for copies, which is in `copies.py`). The checks of
-`column_checks.py` and `record_checks.py` yield findings; `verdict.py` makes a grade and a headline of them.
+`column_checks.py` and `record_checks.py` yield findings, `verdict.py` makes a grade of them, and
+`sentences.py` puts them into words.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
-
-from dpgm.evaluation.evaluate import Evaluation
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 CLOSE, USEFUL, ROUGH, COPIES = range(4)  # levels, from good to bad
-TOO_FEW = "There are too few records to judge"  # begins a sentence about a figure that only reflects chance
 NAMED = 3  # columns named in the headline, and examples named in a sentence
-_SMALLEST_PERCENT = 0.01  # smaller shares are printed as "under 0.01 %"
-_ONE_PERCENT = 0.01  # shares from here on are printed with one decimal
 
 
 @dataclass(frozen=True)
@@ -103,71 +99,59 @@ class VerdictRules:
 RULES = VerdictRules()
 
 
-class Finding(NamedTuple):
-    """A sentence, whether it says that something is off, and the best level that it allows, if it limits the grade.
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was found.
 
-    `subject` is the pair of columns that the headline names if nothing else is as bad.
+    Attributes:
+        kind: which sentence of `sentences.py` describes it.
+        level: the best grade that it allows; None if it limits no grade.
+        numbers: the figures of the sentence, by name.
+        subject: what it is about: names of columns, items or values.
+        off: whether it says that something is off.
+        parts: findings about the same subject that are said in one sentence.
     """
 
-    text: str
-    off: bool
-    level: int | None = None
-    subject: str = ""
+    kind: str
+    level: int | None
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    subject: tuple[str, ...] = ()
+    off: bool = True
+    parts: tuple["Finding", ...] = ()
 
 
 Findings: TypeAlias = Iterator[Finding]
 
 
-def graded(level: int, text: str, subject: str = "") -> Finding:
+def graded(
+    kind: str, level: int, numbers: Mapping[str, float] | None = None, subject: tuple[str, ...] = ()
+) -> Finding:
     """A finding that limits the grade; it says that something is off unless its level is `CLOSE`."""
-    return Finding(text, level > 0, level, subject)
+    return Finding(kind, level, numbers or {}, subject, off=level > CLOSE)
 
 
 def beyond_chance(
-    evaluation: Evaluation, figure: str, value: float, limits: Limits, what: str, text: str, rest: str = ""
+    kind: str,
+    value: float,
+    chance: float,
+    most: float,
+    limits: Limits,
+    numbers: Mapping[str, float],
+    subject: tuple[str, ...] = (),
 ) -> Finding:
-    """Grade the part of a figure that chance does not explain; `text` and `rest` are the sentence.
+    """Grade the part of a figure that chance does not explain.
 
-    If there are too few records for the figure to mean anything, the sentence says that instead, without a level.
+    Args:
+        kind: kind of the finding; if there are too few records to judge the figure, it is `too_few_<kind>`.
+        value: the figure.
+        chance: what a new sample of real records gives.
+        most: what hardly any such sample exceeds.
+        limits: limits of the figure.
+        numbers: other numbers of the sentence.
+        subject: what the figure is about.
     """
-    chance, most = evaluation.chance.get(figure, 0.0), evaluation.chance_most.get(figure, 0.0)
     level = limits.level(max(0.0, value**2 - most**2) ** 0.5)
-    by = percent(chance) if chance <= 1 else "more than 100 %"
+    numbers = {"value": value, "chance": chance} | dict(numbers)
     if not level and value > limits.close and max(value, chance) > limits.useful:
-        few = f"{TOO_FEW} {what}: even a new sample of real records would be off by {by}."
-        return Finding(few, True)
-    aside = f" (for a new sample of real records: {by})" if chance > value / 3 else ""
-    return graded(level, f"{text}{aside}{rest}.")
-
-
-def percent(share: float) -> str:
-    """A share or relative error in percent, with two significant digits below 10 %.
-
-    >>> percent(0.0042), percent(0.137), percent(3.0), percent(8.6e-11)
-    ('0.42 %', '14 %', '300 %', 'under 0.01 %')
-    """
-    value = 100 * share
-    if 0 < value < _SMALLEST_PERCENT:
-        return f"under {_SMALLEST_PERCENT} %"
-    return "0 %" if value == 0 else f"{value:.2g} %" if value < 9.95 else f"{value:.0f} %"
-
-
-def share_text(share: float) -> str:
-    """A share in percent with one decimal, so that 99.9 % does not become 100 %.
-
-    >>> share_text(0.917), share_text(0.0005), share_text(0.0), share_text(1.0)
-    ('91.7 %', '0.05 %', '0 %', '100 %')
-    """
-    if share in (0, 1):
-        return f"{100 * share:.0f} %"
-    return f"{100 * share:.1f} %" if share >= _ONE_PERCENT else percent(share)
-
-
-def listed(names: Sequence[str]) -> str:
-    """The first names and the number of the others.
-
-    >>> listed(["age"]), listed(["a", "b", "c", "d", "e"])
-    ('age', 'a, b, c and 2 more')
-    """
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
+        return Finding(f"too_few_{kind}", None, numbers, subject)
+    return graded(kind, level, numbers, subject)

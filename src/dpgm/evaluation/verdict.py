@@ -1,12 +1,12 @@
-"""The verdict on an evaluation: a grade, a headline, and sentences that say what is off and what is good.
+"""The verdict on an evaluation: a grade, and the findings that explain it.
 
-The sentences are for people who do not read statistics. They come from the checks in `column_checks.py` and
-`record_checks.py`, each of which judges one kind of figure; the grade is that of the worst finding.
+The findings come from the checks in `column_checks.py` and `record_checks.py`, each of which judges one kind of figure;
+the grade is that of the worst finding. `sentences.py` says them in words, for people who do not read statistics.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from dpgm.evaluation.column_checks import (
     check_associations,
@@ -17,10 +17,8 @@ from dpgm.evaluation.column_checks import (
     columns_off,
     lacking_columns,
 )
-from dpgm.evaluation.evaluate import Evaluation
-from dpgm.evaluation.findings import COPIES, ROUGH, RULES, TOO_FEW, Finding, Findings, VerdictRules, listed
+from dpgm.evaluation.findings import COPIES, ROUGH, RULES, Finding, Findings, VerdictRules
 from dpgm.evaluation.record_checks import (
-    all_real_empty,
     check_copies,
     check_counts,
     check_images,
@@ -29,15 +27,11 @@ from dpgm.evaluation.record_checks import (
     check_lost_items,
     check_real_not_empty,
 )
+from dpgm.evaluation.results import Evaluation, plain_values
+from dpgm.evaluation.sentences import headline, sentence
 
 Grade: TypeAlias = Literal["close", "useful", "rough", "copies"]
 GRADES: tuple[Grade, ...] = ("close", "useful", "rough", "copies")  # by level
-HEADLINES: dict[Grade, str] = {
-    "close": "The synthetic data is a close stand-in for the real data.",
-    "useful": "The synthetic data is useful for common patterns; check rare ones before relying on them.",
-    "rough": "The synthetic data gives a rough outline only; do not draw detailed conclusions from it.",
-    "copies": "The synthetic data holds copies of real records: do not publish it.",
-}
 _CHECKS: tuple[Callable[[Evaluation, VerdictRules], Findings], ...] = (
     check_real_not_empty,
     check_columns,
@@ -56,18 +50,27 @@ _CHECKS: tuple[Callable[[Evaluation, VerdictRules], Findings], ...] = (
 
 @dataclass(frozen=True)
 class Verdict:
-    """A grade, a headline, and the sentences that explain it: what is off, what is good, and what was not compared."""
+    """A grade and the findings that explain it; `headline`, `bad`, `good` and `notes` say them in words."""
 
     grade: Grade
     headline: str
-    bad: tuple[str, ...]
-    good: tuple[str, ...]
-    notes: tuple[str, ...] = ()
+    findings: tuple[Finding, ...]
+    not_compared: tuple[Finding, ...] = ()
 
     @property
-    def findings(self) -> tuple[str, ...]:
-        """All sentences, what is off first."""
-        return self.bad + self.notes + self.good
+    def bad(self) -> tuple[str, ...]:
+        """Sentences about what is off."""
+        return tuple(sentence(finding) for finding in self.findings if finding.off)
+
+    @property
+    def good(self) -> tuple[str, ...]:
+        """Sentences about what is good."""
+        return tuple(sentence(finding) for finding in self.findings if not finding.off)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about columns that were not compared."""
+        return tuple(map(sentence, self.not_compared))
 
     @property
     def marked(self) -> list[tuple[str, str]]:
@@ -75,43 +78,26 @@ class Verdict:
         marks = (("off", self.bad), ("note", self.notes), ("good", self.good))
         return [(mark, text) for mark, texts in marks for text in texts]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Grade, headline and findings as plain values, each finding with its sentence."""
+        found = [plain_values(one) | {"sentence": sentence(one)} for one in (*self.findings, *self.not_compared)]
+        return {"grade": self.grade, "headline": self.headline, "findings": found}
+
 
 def verdict(evaluation: Evaluation, rules: VerdictRules = RULES) -> Verdict:
-    """Judge an evaluation: no grade is better than the worst of its figures."""
+    """Judge an evaluation: no grade is better than the worst of its findings."""
     findings = [finding for check in _CHECKS for finding in check(evaluation, rules)]
     findings.sort(key=lambda finding: finding.level != COPIES)  # copies come first
-    grade = GRADES[max((finding.level for finding in findings if finding.level is not None), default=ROUGH)]
-    bad, good = (tuple(finding.text for finding in findings if finding.off == off) for off in (True, False))
-    headline = _headline(grade, findings, evaluation, rules)
-    return Verdict(grade, headline, bad, good, _not_compared(evaluation))
+    level = max((finding.level for finding in findings if finding.level is not None), default=ROUGH)
+    names = [f"{name} (missing)" for name in lacking_columns(evaluation)]
+    names += [column.name for column in columns_off(evaluation, rules)]
+    return Verdict(GRADES[level], headline(level, findings, names), tuple(findings), _not_compared(evaluation))
 
 
-def _headline(grade: Grade, findings: Sequence[Finding], evaluation: Evaluation, rules: VerdictRules) -> str:
-    """The grade in a sentence, with the names of the columns that are off, or of the one figure that is worst."""
-    if all_real_empty(evaluation):
-        return "The real data seems to be read wrongly: all of its records are empty."
-    off = columns_off(evaluation, rules)
-    names = [f"{name} (missing)" for name in lacking_columns(evaluation)] + [column.name for column in off]
-    worst = [finding.subject for finding in findings if finding.level == GRADES.index(grade)]
-    if grade == "close" and any(finding.text.startswith(TOO_FEW) for finding in findings):
-        return f"{HEADLINES[grade].removesuffix('.')}, as far as so few records can tell."
-    if grade in ("close", "copies"):
-        return HEADLINES[grade]
-    if len(worst) == 1 and worst[0]:
-        useful = f"The synthetic data is useful, except for {worst[0]}."
-        return useful if grade == "useful" else f"The synthetic data gives a rough outline only; worst: {worst[0]}."
-    if not names:
-        return HEADLINES[grade]
-    columns = listed(names)
-    if grade == "useful":
-        return f"The synthetic data is useful, except for some columns: {columns}."
-    return f"The synthetic data gives a rough outline only; worst columns: {columns}."
-
-
-def _not_compared(evaluation: Evaluation) -> tuple[str, ...]:
-    """A sentence for every reason why columns that the synthetic data need not have were left out."""
+def _not_compared(evaluation: Evaluation) -> tuple[Finding, ...]:
+    """For every reason, the columns left out for it that the synthetic data need not have."""
     by_reason: dict[str, list[str]] = {}
-    for column in evaluation.left_out:
+    for column in evaluation.data.left_out:
         if not column.lacking:
             by_reason.setdefault(column.reason, []).append(column.name)
-    return tuple(f"Not compared: {listed(names)}, because {reason}" for reason, names in by_reason.items())
+    return tuple(Finding("not_compared", None, {}, (reason, *names)) for reason, names in by_reason.items())

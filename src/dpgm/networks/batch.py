@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from dpgm.data.records import Records, row_pointers, take_rows
+from dpgm.data.records import Records
+from dpgm.data.rows import row_pointers, take_rows
 from dpgm.networks.model import Block, Layout, Outputs, Views
 
 SMALLEST = 2.0**-126  # of float32 with all its digits

@@ -24,10 +24,11 @@ from dpgm.data.domain import Image
 from dpgm.data.records import Records, grey_values
 from dpgm.evaluation.column_checks import column_faults, columns_off
 from dpgm.evaluation.column_metrics import ColumnComparison, ColumnSummary
-from dpgm.evaluation.evaluate import INDEPENDENT, SYNTHETIC, Evaluation
-from dpgm.evaluation.findings import percent, share_text
+from dpgm.evaluation.evaluate import INDEPENDENT, SYNTHETIC
 from dpgm.evaluation.marginals import field_codes
 from dpgm.evaluation.raw_columns import value_text
+from dpgm.evaluation.results import Evaluation
+from dpgm.evaluation.sentences import column_fault, percent, share_text
 from dpgm.evaluation.verdict import verdict
 from dpgm.privacy.certificate import Certificate
 from dpgm.validation import counted
@@ -70,7 +71,7 @@ def _template() -> jinja2.Template:
     environment.filters |= {
         "percent": percent,
         "share_text": share_text,
-        "faults": column_faults,
+        "faults": lambda column: list(map(column_fault, column_faults(column))),
         "figures": column_figures,
         "keep_percent": lambda text: text.replace(" %", "\u00a0%"),  # no line break before the sign
         "capitalize_first": lambda text: text[:1].upper() + text[1:],
@@ -82,45 +83,47 @@ def _template() -> jinja2.Template:
 
 def noun(evaluation: Evaluation) -> str:
     """The word for a position of a record."""
-    return {"table": "value", "images": "pixel"}.get(evaluation.kind, "item")
+    return {"table": "value", "images": "pixel"}.get(evaluation.data.kind, "item")
 
 
 def extent(evaluation: Evaluation) -> str:
     """The size of a record in words."""
-    fields = evaluation.real_sample.domain.fields
-    if evaluation.kind == "table":
+    fields = evaluation.samples.real.domain.fields
+    if evaluation.data.kind == "table":
         return counted(len(fields), "column")
     picture = next((field for field in fields if isinstance(field, Image)), None)
     if picture is not None:
         levels = "" if picture.levels == 2 else f" of {picture.levels} grey levels"
         return f"images of {picture.height} × {picture.columns} pixels{levels}"
-    return counted(evaluation.width, "item") if evaluation.kind == "sets" else counted(len(fields), "field")
+    return (
+        counted(evaluation.data.width, "item") if evaluation.data.kind == "sets" else counted(len(fields), "field")
+    )
 
 
 def tiles(evaluation: Evaluation) -> list[tuple[str, str, str]]:
     """The few most important figures: value, label and note."""
     tiles = []
     what = noun(evaluation)
-    for length, number in ((1, "one"), (2, "two")) if evaluation.kind != "images" else ():
-        if errors := evaluation.query_means(length):
+    for length, number in ((1, "one"), (2, "two")) if evaluation.data.kind != "images" else ():
+        if errors := evaluation.counting.means(length):
             independent = errors.get(INDEPENDENT)
             note = "" if independent is None else f"{percent(independent)} if {what}s were independent"
             tiles.append((percent(errors[SYNTHETIC]), f"error of {number}-{what} counts", note))
-    if (table := evaluation.table) is not None:
+    if (table := evaluation.relations.pairs) is not None:
         note = f"{percent(table.mean_one_way)} for single columns"
         tiles.append((percent(table.mean_total_variation), "distance of column pairs", note))
-    if evaluation.downstream:
-        best = max(evaluation.downstream, key=lambda accuracy: accuracy.real)
+    if evaluation.learning.accuracies:
+        best = max(evaluation.learning.accuracies, key=lambda accuracy: accuracy.real)
         note = f"{percent(best.real)} when trained on real records"
         tiles.append((percent(best.synthetic), f"accuracy of a {best.model}", note))
-    if (lengths := evaluation.lengths) is not None and evaluation.kind != "images":
+    if (lengths := evaluation.items.lengths) is not None and evaluation.data.kind != "images":
         note = f"{lengths.synthetic_mean:.2f} items per record, real {lengths.real_mean:.2f}"
         tiles.append((percent(lengths.total_variation), "distance of record lengths", note))
-    if (sets := evaluation.frequent_sets) is not None:
+    if (sets := evaluation.items.frequent_sets) is not None:
         note = f"of the {len(sets.real)} most frequent"
         tiles.append((percent(sets.recall), f"frequent sets of {what}s found", note))
-    if evaluation.one_way is not None and evaluation.kind == "images":
-        gap = evaluation.one_way.mean_difference
+    if evaluation.data.kind == "images":
+        gap = evaluation.items.single.mean_difference
         tiles.append((percent(gap), "difference per pixel", "mean over all pixels, in share of images"))
     return tiles[:4]
 
@@ -171,7 +174,7 @@ def query_tables(evaluation: Evaluation) -> list[dict[str, Any]]:
 
     tables = []
     for (workload, reading), title in titles.items():
-        rows = [row for row in evaluation.queries if (row.workload, row.reading) == (workload, reading)]
+        rows = [row for row in evaluation.counting.rows if (row.workload, row.reading) == (workload, reading)]
         if rows:
             tables.append(
                 {
@@ -187,9 +190,9 @@ def query_tables(evaluation: Evaluation) -> list[dict[str, Any]]:
 
 def length_chart(evaluation: Evaluation) -> dict[str, Any] | None:
     """Shares of records by length, in about 24 bars."""
-    if evaluation.lengths is None:
+    if evaluation.items.lengths is None:
         return None
-    real, synthetic = evaluation.lengths.real, evaluation.lengths.synthetic
+    real, synthetic = evaluation.items.lengths.real, evaluation.items.lengths.synthetic
     edges = _bar_edges(real, synthetic)
     bars: list[dict[str, Any]] = []
     for low, high in pairwise(edges):
@@ -224,7 +227,7 @@ def _off_diagonal(*matrices: NDArray[np.float64]) -> float:
 
 def co_occurrence(evaluation: Evaluation) -> dict[str, Any] | None:
     """Two heat maps on one scale, and the names of their rows and columns."""
-    if (measured := evaluation.co_occurrence) is None:
+    if (measured := evaluation.items.co_occurrence) is None:
         return None
     names = [evaluation.names[at] for at in measured.positions]
     return {"measured": measured, "names": names, "full": _off_diagonal(measured.real, measured.synthetic)}
@@ -232,7 +235,7 @@ def co_occurrence(evaluation: Evaluation) -> dict[str, Any] | None:
 
 def column_pairs(evaluation: Evaluation) -> dict[str, Any] | None:
     """Associations of columns in both data sets, and the distances of columns and of pairs."""
-    if (measured := evaluation.table) is None:
+    if (measured := evaluation.relations.pairs) is None:
         return None
     single = zip(measured.fields, np.diag(measured.total_variation).tolist(), strict=True)
     full = max(_off_diagonal(measured.total_variation), 1e-9)
@@ -241,30 +244,30 @@ def column_pairs(evaluation: Evaluation) -> dict[str, Any] | None:
 
 def frequent_sets(evaluation: Evaluation) -> list[dict[str, Any]]:
     """The most frequent real sets of at least two items, and their shares in both data sets."""
-    if evaluation.frequent_sets is None or evaluation.kind == "table":
+    if evaluation.items.frequent_sets is None or evaluation.data.kind == "table":
         return []
-    synthetic = dict(evaluation.frequent_sets.synthetic)
+    synthetic = dict(evaluation.items.frequent_sets.synthetic)
     names = evaluation.names
     return [
         {"items": [names[at] for at in items], "real": share, "synthetic": synthetic.get(items)}
-        for items, share in evaluation.frequent_sets.real
+        for items, share in evaluation.items.frequent_sets.real
         if len(items) > 1
     ][:_LISTED]
 
 
 def samples(evaluation: Evaluation) -> dict[str, Any] | None:
     """Sample records of both data sets, as lists of items or as rows of a table."""
-    if evaluation.kind == "images":
+    if evaluation.data.kind == "images":
         return None
     header: list[str] | None = None
     sides: list[Any]
-    if evaluation.row_samples is not None:
+    if evaluation.samples.rows is not None:
         header = [column.name for column in evaluation.columns]
-        sides = [rows[:_LISTED] for rows in evaluation.row_samples]
+        sides = [rows[:_LISTED] for rows in evaluation.samples.rows]
     else:
-        both = (evaluation.real_sample, evaluation.synthetic_sample)
-        if evaluation.kind == "table":
-            header = [field.name for field in evaluation.real_sample.domain.fields]
+        both = (evaluation.samples.real, evaluation.samples.synthetic)
+        if evaluation.data.kind == "table":
+            header = [field.name for field in evaluation.samples.real.domain.fields]
             sides = [_rows(records, evaluation.names) for records in both]
         else:
             sides = [_item_lists(records, evaluation.names) for records in both]
@@ -286,16 +289,16 @@ def _rows(records: Records, names: tuple[str, ...]) -> list[tuple[str, ...]]:
 
 def images(evaluation: Evaluation) -> dict[str, Any] | None:
     """Sample images of both data sets, and the mean image of each label."""
-    if evaluation.label_images is None:
+    if evaluation.images is None:
         return None
-    fields = evaluation.real_sample.domain.fields
+    fields = evaluation.samples.real.domain.fields
     picture = next(field for field in fields if isinstance(field, Image))
-    samples = [grey_values(r, picture) for r in (evaluation.real_sample, evaluation.synthetic_sample)]
-    labels = len(evaluation.label_images[0])
+    samples = [grey_values(r, picture) for r in (evaluation.samples.real, evaluation.samples.synthetic)]
+    labels = len(evaluation.images.label_images[0])
     sheets = [png_uri(contact_sheet(images, 8)) for images in samples]
-    means = [png_uri(contact_sheet(images, min(labels, 10))) for images in evaluation.label_images]
+    means = [png_uri(contact_sheet(images, min(labels, 10))) for images in evaluation.images.label_images]
     return {
-        "count": len(evaluation.real_sample),
+        "count": len(evaluation.samples.real),
         "real": sheets[0],
         "synthetic": sheets[1],
         "labels": labels,

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
 
 from dpgm import validation
 from dpgm.errors import UsageError
+from dpgm.strategy.discovery_rules import DiscoveryRules
 
 D = TypeVar("D")
 _LARGEST = 2**53  # whole numbers up to here are floats exactly; no setting is larger
@@ -92,6 +93,7 @@ class Settings:
     model: str
     preset: Preset = "default"
     family: FamilySettings = field(default_factory=FamilySettings)
+    discovery: DiscoveryRules | None = None  # None: the domain leaves nothing open
 
     def to_json(self) -> Plain:
         """Plain values for the plan file."""

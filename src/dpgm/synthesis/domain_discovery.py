@@ -18,11 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Categorical, Date, DateTime, Domain, Field, ItemSet, Label, Numeric
-from dpgm.data.number_fields import SECONDS, OpenNumber
+from dpgm.data.kinds.open_number import OpenNumber
+from dpgm.data.number_format import SECONDS
 from dpgm.data.number_grids import BOUND_SLOTS, MOST_PLACES, UNITS, YEARS, clock_day, grid_of, needs_atoms
 from dpgm.data.open_records import OpenRecords
 from dpgm.data.records import Records
-from dpgm.errors import BudgetError
+from dpgm.errors import BudgetError, UsageError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Measures
 from dpgm.mechanisms.threshold import Discovered, threshold_query
@@ -35,8 +36,8 @@ from dpgm.statistics.number_histograms import (
     NumberHistograms,
 )
 from dpgm.statistics.statistic import ask, in_words
+from dpgm.strategy.discovery_rules import DiscoveryRules
 from dpgm.strategy.protocol import FitPlan
-from dpgm.synthesis.discovery_rules import RULES, DiscoveryRules
 from dpgm.synthesis.held_values import Bounds, HeldValues
 from dpgm.synthesis.number_shapes import (
     Shaped,
@@ -65,10 +66,27 @@ _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 # -- the plan and the certificate --------------------------------------------------------------------------------
 
 
-def discovery_spends(domain: Domain | None, delta: float, rules: DiscoveryRules = RULES) -> tuple[Spend, ...]:
+def discovery_rules(domain: Domain | None) -> DiscoveryRules | None:
+    """The rules for the plan of a new fit; None where the domain leaves nothing open."""
+    return None if domain is None or not domain.is_open else DiscoveryRules()
+
+
+def rules_of(plan: FitPlan) -> DiscoveryRules:
+    """The rules of a plan that discovers a domain."""
+    return _needed(plan.settings.discovery)
+
+
+def _needed(rules: DiscoveryRules | None) -> DiscoveryRules:
+    if rules is None:
+        raise UsageError("the plan is for a domain that leaves nothing open; plan again with the same `domain`.")
+    return rules
+
+
+def discovery_spends(domain: Domain | None, delta: float, rules: DiscoveryRules | None) -> tuple[Spend, ...]:
     """Mechanisms that close an open domain, each with its share of the budget (mu²); none for a closed domain."""
     if domain is None or not domain.is_open:
         return ()
+    rules = _needed(rules)
     numbers = _open_numbers(domain)
     spends = []
     if any(None in field.bounds for _, field in numbers):
@@ -85,7 +103,7 @@ def discovery_spends(domain: Domain | None, delta: float, rules: DiscoveryRules 
 
 
 def with_discovery(
-    domain: Domain | None, spends: Sequence[Spend], delta: float, rules: DiscoveryRules = RULES
+    domain: Domain | None, spends: Sequence[Spend], delta: float, rules: DiscoveryRules | None
 ) -> tuple[Spend, ...]:
     """The spends of discovery, and those of a family scaled down to what discovery leaves."""
     first = discovery_spends(domain, delta, rules)
@@ -93,7 +111,7 @@ def with_discovery(
     return (*first, *(replace(spend, share=spend.share * left) for spend in spends))
 
 
-def discovery_statements(domain: Domain, delta: float, rules: DiscoveryRules = RULES) -> tuple[str, ...]:
+def discovery_statements(domain: Domain, delta: float, rules: DiscoveryRules | None) -> tuple[str, ...]:
     """What was found privately and at what cost, in sentences for the certificate and the README."""
     sentences = []
     labelled = [field for field in domain.fields if isinstance(field, (ItemSet, Categorical)) and field.is_open]
@@ -143,15 +161,14 @@ class DiscoveredDomain:
     sums: NDArray[np.float64] | None = None
 
 
-def discover_domain(
-    gateway: Gateway, plan: FitPlan, domain: Domain, rules: DiscoveryRules = RULES
-) -> DiscoveredDomain:
-    """Close the domain by private queries, and recode the gateway's rows into it.
+def discover_domain(gateway: Gateway, plan: FitPlan, domain: Domain) -> DiscoveredDomain:
+    """Close the domain by private queries under the plan's rules, and recode the gateway's rows into it.
 
     A closed domain is returned unchanged, and nothing is released.
     """
     if not domain.is_open:
         return DiscoveredDomain(domain)
+    rules = rules_of(plan)
     bounds, stepped = _discover_bounds(gateway, plan, domain, rules)
     if stepped:
         known = replace(domain, fields=tuple(stepped.get(field.name, field) for field in domain.fields))

@@ -15,10 +15,11 @@ from dpgm.privacy.accountant import cost
 from dpgm.privacy.calibration import LARGEST_NOISE, calibrate, gaussian_mu
 from dpgm.privacy.certificate import read_mechanisms, strict_json
 from dpgm.privacy.events import Adjacency, Mechanism
+from dpgm.strategy.discovery_rules import DiscoveryRules
 from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts
 from dpgm.strategy.settings import Config, Preset, Settings, default_delta, from_plain
 from dpgm.synthesis.domain_discovery import MEASURES as DISCOVERY
-from dpgm.synthesis.domain_discovery import with_discovery
+from dpgm.synthesis.domain_discovery import discovery_rules, with_discovery
 from dpgm.synthesis.strategies import choose_strategy, strategy_of
 from dpgm.validation import counted
 
@@ -157,28 +158,34 @@ def budget_of(settings: Settings, facts: PublicFacts) -> Budget:
     """What a fit pays for: discovery, if the domain is open, and the family with the rest of the budget."""
     try:
         budget = strategy_of(settings.model).budget(facts, settings.family)
+        spends = with_discovery(facts.domain, budget.spends, facts.delta, settings.discovery)
+        budget = replace(budget, spends=spends)
     except DpgmError:
         raise
     except (ArithmeticError, LookupError, ValueError) as error:  # rules of an untrusted file
         raise UsageError("the plan's rules make no sense; make the plan again.") from error
-    return replace(budget, spends=with_discovery(facts.domain, budget.spends, facts.delta))
+    return budget
 
 
 def choose_settings(config: Config, facts: PublicFacts) -> Settings:
     """All settings of a fit, from the request and public numbers."""
     strategy = choose_strategy(config, facts.domain)
-    return Settings(strategy.name, config.preset, strategy.settings(config, facts))
+    return Settings(strategy.name, config.preset, strategy.settings(config, facts), discovery_rules(facts.domain))
 
 
 def read_settings(values: Any) -> Settings:
     """The inverse of `Settings.to_json`; unknown or missing names and values out of range are refused."""
-    if not isinstance(values, dict) or set(values) != {"model", "preset", "family"}:
+    if not isinstance(values, dict) or set(values) != {"model", "preset", "family", "discovery"}:
         raise UsageError("the plan's settings do not match this version of dpgm; make the plan again.")
     validation.one_of(get_args(Preset), preset=values["preset"])
     strategy = strategy_of(values["model"])
     family = from_plain(strategy.settings_type, values["family"], "settings")
     family.check()
-    return Settings(strategy.name, values["preset"], family)
+    found = values["discovery"]
+    discovery = None if found is None else from_plain(DiscoveryRules, found, "discovery rules")
+    if discovery is not None:
+        discovery.check()
+    return Settings(strategy.name, values["preset"], family, discovery)
 
 
 def make_plan(config: Config, records: int, domain: DomainLike | None = None) -> Plan:

@@ -395,7 +395,7 @@ def _certify(
         model={"kind": generator.kind} | generator.architecture,
         files={},
         warnings=() if private else (SEEDED,),
-        statements=statements_of(source, discovery_statements(domain, plan.delta), domain),
+        statements=statements_of(source, discovery_statements(domain, plan.delta, plan.settings.discovery), domain),
         plan=plan.public_numbers(domain),
         ledger=mark,
     )

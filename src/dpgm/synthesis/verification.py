@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from dpgm import validation
 from dpgm.data.domain import Date, DateTime, Domain, Field, Numeric, ShapedNumber
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
-from dpgm.data.number_fields import OpenNumber, is_day
+from dpgm.data.kinds.open_number import OpenNumber
+from dpgm.data.number_format import is_day
 from dpgm.data.number_grids import MOST_PLACES, UNITS
 from dpgm.errors import ArtefactError, DpgmError, PrivacyWarning, UsageError
 from dpgm.mechanisms.randomness import PRIVATE_NAMES
@@ -168,13 +169,16 @@ def plan_of(certificate: Certificate) -> Plan:
     rows = numbers.get("rows_per_person", 1)
     if "rows_per_person" in numbers and (not isinstance(rows, int) or isinstance(rows, bool) or rows < 2):
         raise UsageError("the plan's rows per person are not a number above 1.")
+    settings = read_settings(numbers["settings"])
+    if ("domain" in numbers) != (settings.discovery is not None):
+        raise UsageError("the plan's rules of discovery are those of another domain.")
     return Plan(
         target_epsilon=target,
         epsilon=certificate.epsilon,
         delta=certificate.delta,
         records=certificate.records,
         width=width,
-        settings=read_settings(numbers["settings"]),
+        settings=settings,
         mechanisms=certificate.mechanisms,
         adjacency=certificate.adjacency,
         rows_per_person=rows,
@@ -301,8 +305,9 @@ def _text_checks(folder: ReleaseFolder, certificate: Certificate) -> tuple[Check
     text = folder.text(CERTIFICATE_NAME, LARGEST_CERTIFICATE)
     try:
         stated = stated_domain(certificate)
-        found = () if stated is None else discovery_statements(stated, certificate.delta)
-        rows = plan_of(certificate).rows_per_person
+        planned = plan_of(certificate)
+        rules, rows = planned.settings.discovery, planned.rows_per_person
+        found = () if stated is None else discovery_statements(stated, certificate.delta, rules)
     except DpgmError as error:
         return (_check("certificate text", _reason(error)),)
     why = why_sentences_differ(certificate, found, rows)

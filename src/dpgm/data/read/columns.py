@@ -14,9 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpgm.data.domain import Domain, Image, ItemSet, Numeric, ShapedNumber
+from dpgm.data.domain import Domain, ItemSet
 from dpgm.data.encoding import TableEncoder
-from dpgm.data.fields import INDEX
 from dpgm.data.formats import Layout, Shape, Source
 from dpgm.data.items import (
     Items,
@@ -33,10 +32,18 @@ from dpgm.data.items import (
     set_codes,
     split_lists,
 )
+from dpgm.data.kinds.items import SetField
+from dpgm.data.labels import INDEX
 from dpgm.data.person_columns import named_like_persons
 from dpgm.data.read.options import NEEDS_DOMAIN, ReadOptions
 from dpgm.data.read.storage import Persons, join_records, limit_rows_per_person
-from dpgm.data.records import Records, index_dtype, row_pointers, sort_rows, take_rows
+from dpgm.data.records import Records
+from dpgm.data.rows import (
+    index_dtype,
+    row_pointers,
+    sort_rows,
+    take_rows,
+)
 from dpgm.data.stores import NumberStore, RowStore
 from dpgm.data.values import Place, floats, in_column, required_floats, with_plain_numbers, written_numbers
 from dpgm.errors import InputError, UsageError
@@ -71,7 +78,6 @@ class Columns:
         shape: the shape implied by the format, used if no shape is stated.
         schema: the Arrow schema, for formats that have one.
         lines: whether rows are lines of items, so that the only column has no name in the file.
-        domain: the public list of items that is part of the format, if any.
     """
 
     file: str
@@ -83,7 +89,6 @@ class Columns:
     shape: Shape | None = None
     schema: Any = None
     lines: bool = False
-    domain: Domain | None = None
 
     def required(self, name: str | None, option: str) -> str:
         """The column named by an option; refuses one that the file does not have."""
@@ -110,7 +115,7 @@ def join_files(files: Iterator[Columns]) -> Columns:
     """Several files with the same columns, one after the other."""
     first, *rest = files
     for other in rest:
-        if set(other.names) != set(first.names) or other.domain != first.domain:
+        if set(other.names) != set(first.names):
             raise InputError(f"{other.file}: has other columns than {first.file}; read the files one by one.")
     return replace(first, chunks=chain(first.chunks, *(other.chunks for other in rest)))
 
@@ -129,8 +134,6 @@ def read_columns(columns: Columns, options: ReadOptions) -> tuple[Records, Sourc
                 f"{columns.file}: columns {seen[name] + 1} and {at + 1} have the same name; names must"
                 " differ: correct them, or say `header=False` if the first line holds no names."
             )
-    if columns.domain is not None and options.domain is None:
-        options = replace(options, domain=columns.domain)
     columns = replace(columns, chunks=chain([first], chunks))
     if shape == "long":
         records, layout = _long(columns, options)
@@ -244,9 +247,7 @@ def _baskets(columns: Columns, options: ReadOptions) -> tuple[Records, Layout | 
         for lengths, codes in store.drain():
             ordered.append(*_sorted_rows(lengths, position[codes], domain.width))
         store = ordered
-    layout = None
-    if columns.domain is None:
-        layout = Layout("basket", item=None if columns.lines else options.item or domain.fields[0].name)
+    layout = Layout("basket", item=None if columns.lines else options.item or domain.fields[0].name)
     return Records(domain, *store.finish()), layout
 
 
@@ -391,7 +392,7 @@ def _encoder(columns: Columns, domain: Domain, options: ReadOptions) -> Callable
             f"{columns.file}: the domain names the column {absent[0]!r}, which the file does not have{listed};"
             " correct the domain or the file, or say that the file has no header with `header=False`."
         )
-    numeric = [field.name for field in domain.fields if isinstance(field, (Numeric, ShapedNumber))]
+    numeric = [field.name for field in domain.fields if field.reads_numbers]
     encoder = TableEncoder(domain, options.missing, options.strip_suffix, options.item_separator)
 
     def encode(chunk: Chunk) -> Records:
@@ -425,7 +426,7 @@ def _binary_encoder(
     return encode
 
 
-def _positions_of(names: list[str], field: ItemSet | Image, file: str) -> list[int]:
+def _positions_of(names: list[str], field: SetField, file: str) -> list[int]:
     """The position of every column in the domain, -1 for unknown columns; refuses an item without a column."""
     if isinstance(field.items[0], int):
         table = {str(label): at for at, label in enumerate(field.items)}

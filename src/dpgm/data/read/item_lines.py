@@ -1,38 +1,31 @@
-"""Text files with one record per line, as a column of item lists: FIMI, comma-separated baskets, two web logs of UCI.
+"""Text files with one record per line, as a column of item lists: FIMI and comma-separated baskets.
 
-The logs are msweb (`A`, `C` and `V` lines) and msnbc (sequences), which include a public list of items. Blocks of
-plain text are split by array operations (`plain_cells`); any other block is split line by line, which can name the
-line at fault.
+Blocks of plain text are split by array operations (`plain_cells`); any other block is split line by line, which can
+name the line at fault.
 """
 
-import csv
-import io
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpgm.data.domain import Domain, ItemSet
-from dpgm.data.fields import MAX_WIDTH
 from dpgm.data.items import list_lengths, parse_integers, place_of_item, refuse_joined, split_lists
+from dpgm.data.labels import MAX_WIDTH
 from dpgm.data.read.columns import Chunk, Columns, items_of
 from dpgm.data.read.delimited import cells_of
 from dpgm.data.read.lines import TextBlock, blocks_of
 from dpgm.data.read.opening import Input
 from dpgm.data.read.options import ReadOptions
-from dpgm.data.records import row_pointers
-from dpgm.data.values import Place, numbered
+from dpgm.data.rows import row_pointers
+from dpgm.data.values import Place
 from dpgm.errors import InputError
 
 _NAME = "items"
 _LIKELY_SEPARATORS = (b'"', b",", b";", b"|", b"\t")
 _DIGITS = b"0123456789"
 _LONGEST_CELL = 131_072  # of Python's csv module
-_SEQUENCES = b"% Sequences:"
 _Cells: TypeAlias = tuple[pa.Array, NDArray[np.int64]]  # the texts of all lines, and their number per line
 
 
@@ -43,11 +36,8 @@ def line_columns(source: Input, options: ReadOptions, separator: str, *, integer
     the domain lists numbers.
     """
     blocks = blocks_of(source, options, quoted=not integers)
-    return _columns(source, _chunks(blocks, str(source), options, separator, integers))
-
-
-def _columns(source: Input, chunks: Iterable[Chunk], domain: Domain | None = None) -> Columns:
-    return Columns(str(source), (_NAME,), (_NAME,), chunks, lines=True, domain=domain)
+    chunks = _chunks(blocks, str(source), options, separator, integers)
+    return Columns(str(source), (_NAME,), (_NAME,), chunks, lines=True)
 
 
 def _chunks(
@@ -79,11 +69,7 @@ def _chunks(
             cells = pa.array(parse_integers(cells, where))
         elif options.item_separator is None and not items.integers and any(one in text for one in other_separators):
             refuse_joined(cells, items, where)
-        yield _chunk(cells, lengths, place)
-
-
-def _chunk(cells: pa.Array, lengths: NDArray[np.int64], place: Place) -> Chunk:
-    return Chunk(pa.table({_NAME: pa.LargeListArray.from_arrays(row_pointers(lengths), cells)}), place)
+        yield Chunk(pa.table({_NAME: pa.LargeListArray.from_arrays(row_pointers(lengths), cells)}), place)
 
 
 def plain_cells(text: bytes, separator: str) -> "_Cells | None":
@@ -148,78 +134,3 @@ def _split_cells(cells: pa.Array, lengths: NDArray[np.int64], separator: str) ->
     rows = np.repeat(np.repeat(np.arange(len(lengths)), lengths), list_lengths(lists))
     present = items.is_valid().to_numpy(zero_copy_only=False)
     return items.drop_null(), np.bincount(rows[present], minlength=len(lengths))
-
-
-# -- web logs ------------------------------------------------------------------------------------------------------
-
-
-def looks_like_msweb(first_row: bytes) -> bool:
-    """Whether the first line is that of UCI's "anonymous Microsoft web data"."""
-    return first_row.startswith(b'I,4,"www.microsoft.com"')
-
-
-def msweb_columns(source: Input, options: ReadOptions) -> Columns:
-    """Visitors (`C` lines) and the areas they saw (`V` lines); the file's own list of areas (`A` lines) is public."""
-    areas: set[int] = set()
-    lengths: list[int] = []
-    votes: list[int] = []
-    rows = chain.from_iterable(block.rows() for block in blocks_of(source, quoted=False))
-    for line, row in enumerate(rows, start=1):
-        kind = row[:2]
-        try:
-            if kind == b"A,":
-                areas.add(_number(row))
-            elif kind == b"C,":
-                next(csv.reader(io.StringIO(row.decode())))
-                lengths.append(0)
-            elif kind == b"V,":
-                votes.append(_number(row))
-                lengths[-1] += 1
-            elif kind not in (b"I,", b"T,", b"N,") and row.strip():
-                raise ValueError
-        except (ValueError, IndexError, csv.Error):
-            raise InputError(
-                f"{source}: line {line}: is not a line of the msweb format (A, C or V lines); correct the file."
-            ) from None
-    if not lengths:
-        raise InputError(f"{source}: holds no visitors (C lines); give a file with at least one.")
-    if not areas and options.public_domain is None:
-        raise InputError(f"{source}: lists no areas (A lines); give the `domain`.")
-    domain = Domain((ItemSet("areas", tuple(sorted(areas))),)) if areas else None
-    cells = pa.array(votes, type=pa.int64())
-    chunk = _chunk(cells, np.array(lengths), numbered(f"{source}: record", range(1, len(lengths) + 1)))
-    return _columns(source, [chunk], options.public_domain or domain)
-
-
-def _number(row: bytes) -> int:
-    digits = row.split(b",", 2)[1]
-    if not digits.isdigit() or len(digits) > 18:
-        raise ValueError
-    return int(digits)
-
-
-def msnbc_columns(source: Input, options: ReadOptions) -> Columns:
-    """One line per visitor: the numbers (from 1) of the page categories seen, which the file's header names."""
-    blocks = blocks_of(source, quoted=False)
-    first = next(blocks, None)
-    if first is None:
-        raise InputError(f"{source}: holds no records; give a file with at least one.")
-    rows = first.rows()
-    start = next((at for at, row in enumerate(rows) if row.startswith(_SEQUENCES)), None)
-    if start is None:
-        raise InputError(f"{source}: the header ('% Sequences:') is missing; get the file again.")
-    domain = options.public_domain or _categories(rows[:start], source)
-    # Exactly one blank line follows the header; the next one would be a visitor who saw nothing.
-    if start + 1 >= len(rows) or rows[start + 1].strip():
-        raise InputError(f"{first.place(start)}: the line after '% Sequences:' must be blank; get the file again.")
-    below = TextBlock(first.text[int(first.ends[start + 1]) + 1 :], first.line_of(start + 1) + 1, first.file, False)
-    chunks = _chunks(chain([below], blocks), str(source), replace(options, domain=domain), " ", integers=True)
-    return _columns(source, chunks, domain)
-
-
-def _categories(header: list[bytes], source: Input) -> Domain:
-    for row in header:
-        names = row.decode().split()
-        if names and not row.startswith(b"%"):
-            return Domain.of_items(range(1, len(names) + 1), "categories")
-    raise InputError(f"{source}: the header does not list the categories; give the `domain`.")
