@@ -119,12 +119,19 @@ def _categories(series: Any, place: Place, read: Reader) -> Any:
 
 
 def _python_values(values: Any) -> list[Any]:
-    """The values of a pandas column or index, times of numpy as pandas stores them in a column of times."""
+    """The values of a pandas column or index: times of numpy as in a column of times, intervals as their texts."""
+    import pandas
+
     objects: list[Any] = values.astype(object).tolist()
-    if {np.datetime64, np.timedelta64}.isdisjoint(map(type, objects)):
+    if {np.datetime64, np.timedelta64, pandas.Interval}.isdisjoint(map(type, objects)):
         return objects
     return [
-        _python_time(value) if isinstance(value, (np.datetime64, np.timedelta64)) else value for value in objects
+        str(value)  # such as (0, 30], as `pandas.cut` names its bins and `to_csv` writes them
+        if isinstance(value, pandas.Interval)
+        else _python_time(value)
+        if isinstance(value, (np.datetime64, np.timedelta64))
+        else value
+        for value in objects
     ]
 
 
