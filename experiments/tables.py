@@ -35,7 +35,8 @@ import dpgm
 from dpgm.data.domain import Domain, Numeric
 from dpgm.data.domain_file import load_domain
 from dpgm.data.encoding import TableEncoder
-from dpgm.data.open_records import NumberColumn, OpenRecords
+from dpgm.data.open_columns import NumberColumn
+from dpgm.data.open_records import OpenRecords
 from dpgm.data.records import Records
 from dpgm.errors import PrivacyWarning
 from dpgm.evaluation.marginals import field_codes

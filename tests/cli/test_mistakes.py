@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from dpgm.cli.app import printable, run
-from dpgm.data.conditions import positions_of
 from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
 from dpgm.errors import DiskError, UsageError
 from dpgm.images.model import ImageArchitecture, ImageGenerator
@@ -162,7 +161,7 @@ MIXED = Domain(
 def test_names_and_labels_of_conditions_may_hold_the_equals_sign(condition, position):
     found = parse_where(condition, MIXED)
     offset = MIXED.offsets[[field.name for field in MIXED.fields].index(found.field)]
-    assert (offset + np.flatnonzero(positions_of(found, MIXED.field(found.field)))).tolist() == [position]
+    assert (offset + np.flatnonzero(MIXED.field(found.field).positions_with(found.values))).tolist() == [position]
 
 
 @pytest.mark.parametrize(("condition", "words"), [("a=b", "several ways"), ("age", "names no"), ("", "names no")])

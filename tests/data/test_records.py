@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_strategies import item_domains, random_records, records_of
-from dpgm.data import records as module
+from dpgm.data import rows as module
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records, concatenate
 from dpgm.errors import UsageError

@@ -42,7 +42,8 @@ import dpgm.data.read.json_lines
 import dpgm.data.read.lines
 import dpgm.data.read.parquet
 from dpgm.data.domain import Boolean, Categorical, Date, DateTime, Domain, Identifier, Image, ItemSet, Numeric
-from dpgm.data.open_records import NumberColumn, OpenRecords, SetColumn
+from dpgm.data.open_columns import NumberColumn, SetColumn
+from dpgm.data.open_records import OpenRecords
 from dpgm.data.read.frames import read_frame
 from dpgm.data.read.readers import read_records
 from dpgm.data.records import Records

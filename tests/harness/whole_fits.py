@@ -27,7 +27,7 @@ from dpgm.cli.app import load_commands
 from dpgm.cli.app import run as run_command
 from dpgm.data.domain import Categorical, DateTime, Domain, ItemSet, Numeric
 from dpgm.data.domain_file import domain_to_plain
-from dpgm.data.open_records import NumberColumn
+from dpgm.data.open_columns import NumberColumn
 from dpgm.data.read.frames import read_frame
 from dpgm.data.records import Records, concatenate
 from dpgm.images.rules import RULES as IMAGE_RULES

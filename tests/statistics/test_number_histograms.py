@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from dpgm.data.domain import Domain, Numeric
-from dpgm.data.number_fields import NumberFormat
+from dpgm.data.number_format import NumberFormat
 from dpgm.data.number_grids import clock_day, grid_of
-from dpgm.data.open_records import NumberColumn, OpenRecords
+from dpgm.data.open_columns import NumberColumn
+from dpgm.data.open_records import OpenRecords
 from dpgm.mechanisms.query import View
 from dpgm.statistics.number_histograms import BoundHistograms, CountedNumber, NumberHistograms
 

@@ -10,8 +10,8 @@ import pytest
 import dpgm
 from dpgm.data.domain import Date, DateTime, Domain, ShapedNumber
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
-from dpgm.data.number_bins import dates_after, shaped_codes, times_since
-from dpgm.data.number_fields import NumberFormat
+from dpgm.data.kinds.shaped import dates_after, shaped_codes, times_since
+from dpgm.data.number_format import NumberFormat
 from dpgm.errors import UsageError
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.synthesis.verification import _check_discovered, _plan_check

@@ -8,8 +8,8 @@ import dpgm
 from discovery_data import assert_discovered_privately, discovered
 from dpgm.data.domain import DateTime, Domain, ShapedNumber
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
-from dpgm.data.number_bins import draw_shaped, shaped_codes
-from dpgm.data.number_fields import NumberFormat
+from dpgm.data.kinds.shaped import draw_shaped, shaped_codes
+from dpgm.data.number_format import NumberFormat
 from dpgm.data.read.frames import as_records
 from dpgm.errors import UsageError
 from dpgm.evaluation.column_checks import column_faults

@@ -9,14 +9,14 @@ import torch
 
 from dpgm.data.conditions import Values, truth
 from dpgm.data.domain import Boolean, Categorical, Domain, Identifier, ItemSet, Numeric, ShapedNumber
-from dpgm.data.number_fields import NumberFormat
+from dpgm.data.number_format import NumberFormat
 from dpgm.data.read.frames import as_records
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
 from dpgm.products.model import Products
 from dpgm.strategy.protocol import Generator
 from dpgm.synthesis import sampling
-from dpgm.synthesis.conditioning import common, conditioned, parse_where, position_ranges, region_of
+from dpgm.synthesis.conditioning import common, conditioned, parse_where, region_of
 from dpgm.synthesis.sampling import Sample, write_sample
 
 FIELDS = (
@@ -161,7 +161,7 @@ def test_ranges_of_positions_hold_what_is_drawn():
     records = mixture().sample(5000, generator=torch.Generator().manual_seed(0))
     frame = records.to_pandas(rng=np.random.default_rng(0))
     for at, name in ((0, "age"), (3, "gain")):
-        low, high = position_ranges(domain.fields[at])
+        low, high = domain.fields[at].position_ranges()
         codes = records.to_dense()[:, domain.blocks[at].start : domain.blocks[at].stop].argmax(axis=1)
         present = codes < len(low)
         drawn = frame[name].astype(float).to_numpy()[present]
@@ -303,7 +303,7 @@ def test_numbers_dates_and_truths_that_were_found_keep_rules_too():
     )
     domain = Domain((*fields, Identifier("id")), constraints=rules)
     for field, name in ((fields[0], "gain"), (fields[1], "price"), (fields[2], "start")):
-        low, high = position_ranges(field)
+        low, high = field.position_ranges()
         assert len(low) == field.width - field.missing, name
         assert (low <= high).all()
     model = mixture(domain)

@@ -22,12 +22,14 @@ from dpgm.data.domain import (
     Numeric,
 )
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
-from dpgm.data.number_bins import draw_shaped, shaped_codes
-from dpgm.data.number_fields import NumberFormat
+from dpgm.data.kinds.shaped import draw_shaped, shaped_codes
+from dpgm.data.number_format import NumberFormat
 from dpgm.data.number_grids import grid_of
-from dpgm.data.open_records import OpenRecords, SetColumn, Vocabulary
+from dpgm.data.open_columns import SetColumn
+from dpgm.data.open_records import OpenRecords
 from dpgm.data.read.frames import as_records
 from dpgm.data.records import Records
+from dpgm.data.vocabulary import Vocabulary
 from dpgm.errors import BudgetError, UsageError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpgm.data.domain import Numeric
-from dpgm.data.number_bins import draw_shaped, shaped_codes
+from dpgm.data.kinds.shaped import draw_shaped, shaped_codes
 from dpgm.data.number_grids import BOUND_SLOTS, bound_slot, grid_of
 from dpgm.strategy.discovery_rules import DiscoveryRules
 from dpgm.synthesis.number_shapes import estimate_bounds, estimate_cells, shape_number, without_empty_ends

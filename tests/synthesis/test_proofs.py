@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dpgm.data.domain import Numeric
-from dpgm.data.number_bins import bin_of
+from dpgm.data.kinds.numeric import bin_of
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
 from dpgm.networks.private_sgd import Trainer

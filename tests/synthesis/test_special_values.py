@@ -7,7 +7,7 @@ import pyarrow as pa
 import dpgm
 from discovery_data import assert_discovered_privately, discovered
 from dpgm.data.domain import Categorical, Domain, Numeric
-from dpgm.data.number_bins import draw_shaped, shaped_codes
+from dpgm.data.kinds.shaped import draw_shaped, shaped_codes
 from dpgm.data.read.frames import as_records
 from dpgm.evaluation.column_checks import column_faults
 

@@ -25,7 +25,8 @@ from dpgm.audit.findings import Claim
 from dpgm.audit.gates import bisect
 from dpgm.audit.trials import ReplayGateway
 from dpgm.data.domain import Domain, ItemSet
-from dpgm.data.records import Records, concatenate, index_dtype
+from dpgm.data.records import Records, concatenate
+from dpgm.data.rows import index_dtype
 from dpgm.errors import PrivacyWarning, UsageError
 from dpgm.mechanisms.gateway import Call, Gateway, TraceGateway
 from dpgm.mechanisms.randomness import SystemRandomness

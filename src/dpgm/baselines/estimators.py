@@ -14,7 +14,8 @@ from dpgm.baselines.independent import INDEPENDENT
 from dpgm.baselines.mwem import MWEM, MwemSettings
 from dpgm.baselines.rules import RULES
 from dpgm.data.domain import Domain
-from dpgm.data.records import Records, index_dtype
+from dpgm.data.records import Records
+from dpgm.data.rows import index_dtype
 from dpgm.errors import NotFittedError, UsageError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import Randomness, SystemRandomness

@@ -32,7 +32,8 @@ from dpgm import validation
 from dpgm.baselines.independent import CHUNK_CELLS, average, in_chunks, noisy_lengths
 from dpgm.baselines.rules import RULES
 from dpgm.data.domain import Domain
-from dpgm.data.records import Records, row_pointers
+from dpgm.data.records import Records
+from dpgm.data.rows import row_pointers
 from dpgm.errors import ArtefactError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Measures, Query, View

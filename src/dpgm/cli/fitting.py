@@ -357,8 +357,8 @@ def _announce_fit(
 
 
 def _announce_release(out: Path, certificate: "dpgm.Certificate", domain: "dpgm.Domain") -> None:
-    from dpgm.data.domain import Categorical, Image
-    from dpgm.data.fields import OTHER
+    from dpgm.data.domain import Categorical
+    from dpgm.data.labels import OTHER
 
     empty = [repr(one.name) for one in domain.fields if isinstance(one, Categorical) and one.values == (OTHER,)]
     if empty:
@@ -368,7 +368,7 @@ def _announce_release(out: Path, certificate: "dpgm.Certificate", domain: "dpgm.
             " ignored, or kind: identifier for keys that samples shall have, too)"
         )
     marked = "" if certificate.private else "NOT PRIVATE, "
-    ending = ".npz" if any(isinstance(one, Image) for one in domain.fields) else ".parquet"
+    ending = ".npz" if any(one.kind == "image" for one in domain.fields) else ".parquet"
     announce(
         f"release written to {out}: {marked}epsilon = {figure(certificate.epsilon)}, "
         f"delta = {certificate.delta:.3g}, per {certificate.unit}. "

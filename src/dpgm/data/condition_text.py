@@ -19,7 +19,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from dpgm.data.conditions import (
-    LABELLED,
     MISSING,
     All,
     AnyOf,
@@ -33,7 +32,6 @@ from dpgm.data.conditions import (
     Same,
     Terms,
     Unique,
-    labels_of,
 )
 from dpgm.errors import UsageError
 from dpgm.validation import near
@@ -141,8 +139,8 @@ def one_of(field: Any, values: Sequence[str]) -> Condition:
     """The condition that a field has one of the values, given as texts; `missing` is a missing value or a label."""
     if not values:
         raise UsageError(f"a condition on the field {field.name!r} lists no value; list at least one.")
-    if field.kind in LABELLED:
-        is_label = MISSING not in values or MISSING in labels_of(field)
+    if field.has_labels:
+        is_label = MISSING not in values or MISSING in field.labels
         return OneOf(field.name, tuple(None if value == MISSING and not is_label else value for value in values))
     missing = OneOf(field.name, (None,))
     parts = tuple(missing if value == MISSING else _compared(field, "=", value) for value in values)
@@ -290,11 +288,11 @@ class _Parser:
     def _comparison(self, left: _Sum, operator: Operator, right: ast.expr) -> Condition:
         kind, text = self._word(right) if isinstance(right, ast.Name) else ("", "")
         names_field = kind == "word" and text in self._fields
-        if left[0] and all(self._fields[name].kind in LABELLED for _, name in left[0]):
+        if left[0] and all(self._fields[name].has_labels for _, name in left[0]):
             field = self._only_field(*left)
             if operator not in ("=", "!="):
                 raise UsageError(f"the field {field.name!r} holds labels, which have no order; use = or in.")
-            if names_field and self._fields[text].kind not in LABELLED:
+            if names_field and not self._fields[text].has_labels:
                 raise UsageError(f"{field.name!r} holds labels and {text!r} numbers; they cannot be compared.")
             made = Same(field.name, text) if names_field else one_of(field, [self._literal(right)])
             return _negated_if(operator == "!=", made)
@@ -307,7 +305,7 @@ class _Parser:
             return _compared(field, operator, text)
         terms, constant = _added(left, _scaled(self._sum(right), -1.0))
         for _, name in terms:
-            if self._fields[name].kind in LABELLED:
+            if self._fields[name].has_labels:
                 raise UsageError(f"the field {name!r} holds labels, not numbers; compare it with = or in.")
         if not terms:
             raise self._error()

@@ -16,13 +16,13 @@ from dpgm.errors import UsageError
 
 if TYPE_CHECKING:
     from dpgm.data.domain import Domain
+    from dpgm.data.kinds.base import Field
     from dpgm.data.records import Records
 
 Mask: TypeAlias = NDArray[np.bool_]
 Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
 Terms: TypeAlias = tuple[tuple[float, str], ...]  # a sum of (factor, field name)
 MISSING = "missing"
-LABELLED = ("items", "image", "categorical", "boolean")  # kinds of fields with labels instead of numbers
 _SECONDS_PER_DAY = 86_400
 
 
@@ -134,27 +134,20 @@ def fields_of(condition: Condition) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for one in comparisons(condition) for name in _names(one)))
 
 
-def labels_of(field: Any) -> list[str]:
-    """The labels of a field as texts, in the order of its positions."""
-    if field.kind == "boolean":
-        return ["false", "true"]
-    return [str(label) for label in (field.items if field.kind in ("items", "image") else field.values)]
-
-
 def check_values(condition: Condition, domain: "Domain") -> None:
     """Raise if a value is not listed by its field, or a comparison does not suit the kind of a field."""
     for one in comparisons(condition):
         only_missing = isinstance(one, OneOf) and set(one.values) == {None}
         for name in () if only_missing else _names(one):
-            labelled = domain.field(name).kind in LABELLED
+            labelled = domain.field(name).has_labels
             if isinstance(one, Linear) == labelled:
                 advice = "compare it with = or in" if labelled else "compare it with a number"
                 raise UsageError(f"the field {name!r} holds {'labels' if labelled else 'numbers'}; {advice}.")
         if not isinstance(one, OneOf) or (field := domain.field(one.field)).is_open:
             continue  # the values of an open field are not known yet
-        known = [] if only_missing else labels_of(field)
+        known = [] if only_missing else field.labels
         for value in one.values:
-            if value is None and not getattr(field, "missing", False):
+            if value is None and not field.may_be_missing:
                 raise UsageError(f"the field {field.name!r} is never missing; leave the condition out.")
             if value is not None and value not in known:
                 raise UsageError(f"the field {field.name!r} has no value {value!r}; use one that the domain lists.")
@@ -186,10 +179,10 @@ class Values:
         if name in self._numbers:
             return np.isnan(self._numbers[name])
         field, block = self._blocks[name]
-        if field.kind in ("items", "image"):
+        if field.is_set:
             return np.zeros(len(self.records), dtype=np.bool_)
         present = np.ones(block.width, dtype=np.bool_)
-        if getattr(field, "missing", False):
+        if field.may_be_missing:
             present[-1] = False
         return ~self.has_any(name, present)
 
@@ -197,7 +190,7 @@ class Values:
         """The numbers of a field, NaN if missing."""
         return self._numbers[name]
 
-    def field(self, name: str) -> Any:
+    def field(self, name: str) -> "Field":
         """The field of that name."""
         return self._blocks[name][0]
 
@@ -215,13 +208,13 @@ def truth(condition: Condition, values: Values) -> tuple[Mask, Mask]:
         return some(true_parts), every(false_parts)
     missing = np.logical_or.reduce([values.missing(name) for name in _names(condition)])
     if isinstance(condition, OneOf):
-        true = values.has_any(condition.field, _mask(values.field(condition.field), condition.values))
+        true = values.has_any(condition.field, _present(values.field(condition.field), condition.values))
         return true | missing if None in condition.values else true, ~true & ~missing
     if isinstance(condition, Same):
         pair = [(name, values.field(name)) for name in (condition.first, condition.second)]
         true = np.zeros(len(values.records), dtype=np.bool_)
-        for label in set(labels_of(pair[0][1])) & set(labels_of(pair[1][1])):
-            first, second = (values.has_any(name, _mask(field, [label])) for name, field in pair)
+        for label in set(pair[0][1].labels) & set(pair[1][1].labels):
+            first, second = (values.has_any(name, field.positions_with([label])) for name, field in pair)
             true |= first & second
     else:
         total = np.full(len(values.records), condition.constant)
@@ -240,21 +233,9 @@ def compare(total: NDArray[np.float64], operator: Operator) -> Mask:
     return masks[operator]
 
 
-def _mask(field: Any, values: Sequence[str | None]) -> Mask:
-    """Mask of the positions of a field that have one of the labels."""
-    mask = np.zeros(field.width, dtype=np.bool_)
-    if chosen := set(values) - {None}:
-        known = labels_of(field)
-        mask[: len(known)] = [label in chosen for label in known]
-    return mask
-
-
-def positions_of(condition: OneOf, field: Any) -> Mask:
-    """Mask of the positions of a field that satisfy a condition on its labels."""
-    mask = _mask(field, condition.values)
-    if None in condition.values and getattr(field, "missing", False):
-        mask[-1] = True
-    return mask
+def _present(field: "Field", labels: Sequence[str | None]) -> Mask:
+    """Mask of the positions of labels; a missing value has its own mask."""
+    return field.positions_with([label for label in labels if label is not None])
 
 
 def numbers_of(table: Any, names: Sequence[str]) -> dict[str, NDArray[np.float64]]:

@@ -3,19 +3,16 @@
 A number is drawn within its bin: uniformly, or from the fine histogram of a discovered field.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from dpgm.data.domain import Boolean, Categorical, Domain, Field, Identifier, Image, ItemSet, Numeric, ShapedNumber
-from dpgm.data.fields import Codes, Label
+from dpgm.data.domain import Domain
 from dpgm.data.formats import Layout, Shape
-from dpgm.data.number_bins import dates_after, draw_in_bin, draw_shaped
-from dpgm.data.number_fields import SECONDS, NumberFormat
-from dpgm.data.records import Records, row_pointers
+from dpgm.data.kinds.base import Cells, label_array
+from dpgm.data.records import Records
 from dpgm.errors import UsageError
 
 if TYPE_CHECKING:
@@ -50,89 +47,21 @@ def decode(records: Records, *, rng: np.random.Generator) -> pa.Table:
     """A table of one column per field and identifier: lists of labels, categories, drawn numbers, fresh identifiers."""
     if records.decoded is not None:
         return records.decoded
-    domain, columns = records.domain, {}
-    ticks: dict[
-        str, tuple[NDArray[np.float64], NDArray[np.bool_]]
-    ] = {}  # drawn ticks, and a mask of missing values
+    domain = records.domain
+    others = {field.name: field for field in domain.fields}
     rows = np.repeat(np.arange(len(records)), records.lengths)
+    drawn = {}
     for field, block in zip(domain.fields, domain.blocks, strict=True):
         inside: Any = slice(None)
         if len(domain.fields) > 1:
             inside = (records.indices >= block.start) & (records.indices < block.stop)
         codes = records.indices[inside].astype(np.int64) - block.start
-        if isinstance(field, (ItemSet, Image)):
-            offsets = row_pointers(np.bincount(rows[inside], minlength=len(records)))
-            columns[field.name] = _lists(field, codes, offsets)
-            continue
-        code_of_row = np.full(len(records), -1, dtype=np.int64)
-        code_of_row[rows[inside]] = codes
-        missing = (code_of_row < 0) | (code_of_row >= field.width - bool(field.missing))
-        code_of_row[missing] = 0
-        if isinstance(field, ShapedNumber):
-            ticks[field.name] = draw_shaped(field, code_of_row, rng), missing
-        else:
-            columns[field.name] = _single_values(field, code_of_row, missing, rng)
-    for field in domain.fields:
-        if isinstance(field, ShapedNumber):
-            (values, missing), format = ticks[field.name], field.format
-            if field.after is not None:
-                base: Any = domain.field(field.after)
-                base_values, base_missing = ticks[field.after]
-                values = dates_after(field, values, base_values, rng)
-                missing, format = missing | base_missing, base.format
-            columns[field.name] = _from_ticks(format, values, missing)
+        drawn[field.name] = field.drawn(Cells(codes, rows[inside], len(records)), rng)
+    columns = {field.name: field.finished(drawn, others, rng) for field in domain.fields}
     for _, unread in domain.unread:
-        if isinstance(unread, Identifier):
-            columns[unread.name] = _fresh_identifiers(len(records), rng)
+        if unread.in_samples:
+            columns[unread.name] = unread.fresh(len(records), rng)
     return pa.table({column.name: columns[column.name] for column in domain.columns if column.name in columns})
-
-
-def _fresh_identifiers(count: int, rng: np.random.Generator) -> pa.Array:
-    """Sixteen hexadecimal digits each; ten million of them contain a duplicate with a chance of three in a million."""
-    drawn = rng.integers(0, 2**64, count, dtype=np.uint64)
-    return pa.array([f"{number:016x}" for number in drawn.tolist()], type=pa.string())
-
-
-def _lists(field: ItemSet | Image, codes: Codes, offsets: NDArray[np.int64]) -> pa.Array:
-    """Lists of labels from the codes of all rows, concatenated, and row offsets."""
-    values = label_array(field.items).take(pa.array(codes))
-    if offsets[-1] < 2**31:
-        return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values)
-    return pa.LargeListArray.from_arrays(pa.array(offsets), values)
-
-
-def label_array(labels: Sequence[Label]) -> pa.Array:
-    """Labels as an Arrow array: texts, 32-bit integers if they fit, otherwise 64-bit integers."""
-    if isinstance(labels[0], str):
-        return pa.array(labels, type=pa.string())
-    values = np.asarray(labels, dtype=np.int64)
-    small = values.min() >= -(2**31) and values.max() < 2**31
-    return pa.array(values.astype(np.int32) if small else values)
-
-
-def _single_values(field: Field, codes: Codes, missing: NDArray[np.bool_], rng: np.random.Generator) -> pa.Array:
-    if isinstance(field, Categorical):
-        return label_array(field.values).take(pa.array(codes, mask=missing))
-    if isinstance(field, Boolean):
-        if field.words is not None:
-            return pa.array(field.words).take(pa.array(1 - codes, mask=missing))
-        return pa.array(codes == 1, mask=missing)
-    assert isinstance(field, Numeric)
-    return pa.array(draw_in_bin(field, codes, rng), mask=missing)
-
-
-def _from_ticks(format: NumberFormat, ticks: NDArray[np.float64], missing: NDArray[np.bool_]) -> pa.Array:
-    """Numbers, dates or timestamps from their ticks."""
-    if format.kind == "real":
-        return pa.array(ticks, mask=missing)
-    if format.kind == "decimal":
-        return pa.array(ticks / 10.0**format.decimals, mask=missing)
-    integers = ticks.astype(np.int64)
-    if format.kind == "integer":
-        return pa.array(integers, mask=missing)
-    if format.kind == "date":
-        return pa.array(integers.astype(np.int32), type=pa.int32(), mask=missing).cast(pa.date32())
-    return pa.array(integers * SECONDS[format.unit], mask=missing).cast(pa.timestamp("s"))
 
 
 def pandas_frame(table: pa.Table, dtypes: Mapping[str, Any]) -> "pandas.DataFrame":
@@ -224,10 +153,10 @@ def polars_frame(table: pa.Table, dtypes: Mapping[str, Any], domain: Domain) -> 
     for series in frame:
         dtype = dtypes.get(series.name, series.dtype)
         if isinstance(dtype, polars.Enum):  # the categories of the original frame are not public
-            dtype = polars.Enum([str(one) for one in getattr(_field(domain, series.name), "values", ())])
+            dtype = polars.Enum(_labels(domain, series.name))
         elif isinstance(dtype, type):  # decimals, whose places are those of the domain
-            format = getattr(_field(domain, series.name), "format", None)
-            dtype = series.dtype if format is None or format.kind == "real" else dtype(38, format.decimals)
+            places = _places(domain, series.name)
+            dtype = series.dtype if places is None else dtype(38, places)
         elif not isinstance(dtype, str) and _other_kind(dtype, series.dtype):
             dtype = ""
         if isinstance(dtype, str):  # of pandas, or inferred
@@ -236,8 +165,19 @@ def polars_frame(table: pa.Table, dtypes: Mapping[str, Any], domain: Domain) -> 
     return polars.DataFrame(columns)
 
 
-def _field(domain: Domain, name: str) -> Field | None:
-    return next((field for field in domain.fields if field.name == name), None)
+def _labels(domain: Domain, name: str) -> list[str]:
+    """The labels that a column of a table may have."""
+    return [
+        label
+        for field in domain.fields
+        if field.name == name and field.lists_values and not field.is_set
+        for label in field.labels
+    ]
+
+
+def _places(domain: Domain, name: str) -> int | None:
+    """The decimal places of a field of numbers; None if there is no such field, or it has any number of places."""
+    return next((field.decimal_places for field in domain.fields if field.name == name), None)
 
 
 def _other_kind(dtype: Any, own: Any) -> bool:

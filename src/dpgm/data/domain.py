@@ -15,17 +15,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.condition_text import parse_constraints
 from dpgm.data.conditions import Constraint
-from dpgm.data.fields import MAX_WIDTH, Boolean, Categorical, Identifier, Ignored, Image, ItemSet, Label
 from dpgm.data.formats import Layout
-from dpgm.data.number_bins import ShapedNumber
-from dpgm.data.number_fields import Date, DateTime, Numeric
+from dpgm.data.kinds import (
+    Boolean,
+    Categorical,
+    Column,
+    Date,
+    DateTime,
+    Field,
+    Identifier,
+    Ignored,
+    Image,
+    ItemSet,
+    Numeric,
+    OpenNumber,
+    ShapedNumber,
+)
+from dpgm.data.kinds.items import SetField
+from dpgm.data.labels import MAX_WIDTH, Label
 from dpgm.errors import UsageError
 from dpgm.notebook import html_table
 from dpgm.validation import counted, near
@@ -34,6 +48,7 @@ __all__ = [
     "Block",
     "Boolean",
     "Categorical",
+    "Column",
     "Date",
     "DateTime",
     "Domain",
@@ -46,11 +61,8 @@ __all__ = [
     "Numeric",
     "Origin",
     "ShapedNumber",
-    "Unread",
 ]
 
-Field: TypeAlias = ItemSet | Image | Categorical | Boolean | Numeric | Date | DateTime | ShapedNumber
-Unread: TypeAlias = Identifier | Ignored
 Origin: TypeAlias = Literal["stated", "judged", "drafted", "declared"]
 
 
@@ -83,7 +95,7 @@ class Domain:
 
     fields: tuple[Field, ...]
     label: str | None = None
-    unread: tuple[tuple[int, Unread], ...] = ()
+    unread: tuple[tuple[int, Column], ...] = ()
     constraints: tuple[Constraint, ...] = dataclasses.field(default=(), kw_only=True)
     origin: Origin = dataclasses.field(default="stated", kw_only=True, compare=False)
     layout: Layout | None = dataclasses.field(default=None, kw_only=True, compare=False)
@@ -91,8 +103,8 @@ class Domain:
 
     def __post_init__(self) -> None:
         columns = self.columns
-        unread = tuple((at, one) for at, one in enumerate(columns) if isinstance(one, (Identifier, Ignored)))
-        fields = tuple(one for one in columns if not isinstance(one, (Identifier, Ignored)))
+        unread = tuple((at, one) for at, one in enumerate(columns) if not one.is_read)
+        fields = cast("tuple[Field, ...]", tuple(one for one in columns if one.is_read))
         object.__setattr__(self, "fields", fields)
         object.__setattr__(self, "unread", unread)
         if not fields:
@@ -114,12 +126,11 @@ class Domain:
         if self.layout is not None and self.item_set is None:
             raise UsageError("`layout` needs a domain of one item set; leave it out.")
         for field in fields:
-            if isinstance(field, (Date, DateTime, ShapedNumber)) and field.after is not None:
-                _check_after(field, by_name)
+            field.check_among(by_name)
         if self.width > MAX_WIDTH:
             raise UsageError(f"the domain has more than {MAX_WIDTH:,} positions; drop items or use fewer bins.")
         # Identifiers are never read, but samples have them, so constraints may refer to them.
-        identifiers = tuple(column.name for _, column in unread if isinstance(column, Identifier))
+        identifiers = tuple(column.name for _, column in unread if column.in_samples)
         object.__setattr__(self, "constraints", parse_constraints(self.constraints, fields, identifiers))
 
     def declared_public(self) -> "Domain":
@@ -141,18 +152,22 @@ class Domain:
         return any(field.is_open for field in self.fields)
 
     @property
-    def columns(self) -> "tuple[Field | Unread, ...]":
+    def columns(self) -> tuple[Column, ...]:
         """All columns in order, including those that are not read."""
-        columns: list[Field | Unread] = list(self.fields)
+        columns: list[Column] = list(self.fields)
         for index, column in sorted(self.unread, key=lambda one: one[0]):
             columns.insert(index, column)
         return tuple(columns)
 
     @property
-    def item_set(self) -> ItemSet | Image | None:
+    def item_set(self) -> SetField | None:
         """The single field if it is an item set or an image; None for a table."""
-        only = self.fields[0]
-        return only if len(self.fields) == 1 and isinstance(only, (ItemSet, Image)) else None
+        return self.fields[0].as_set if len(self.fields) == 1 else None
+
+    @property
+    def image(self) -> Image | None:
+        """The first field that holds images."""
+        return next((field.image for field in self.fields if field.image is not None), None)
 
     @cached_property
     def width(self) -> int:
@@ -168,7 +183,7 @@ class Domain:
     def blocks(self) -> tuple[Block, ...]:
         """Output blocks in order: Bernoulli for item sets and images, softmax otherwise."""
         return tuple(
-            Block(start, start + field.width, field.kind not in ("items", "image"))
+            Block(start, start + field.width, not field.is_set)
             for start, field in zip(self.offsets, self.fields, strict=True)
         )
 
@@ -219,6 +234,11 @@ class Domain:
         raise UsageError(f"the domain has no field {name!r}{near(name, by_name)}; it has {listed}.")
 
     @classmethod
+    def of_columns(cls, columns: Sequence[Column], **facts: Any) -> "Domain":
+        """A domain of columns of all kinds, in order."""
+        return cls(cast("tuple[Field, ...]", tuple(columns)), **facts)
+
+    @classmethod
     def of_items(cls, items: Sequence[Label] | int, name: str = "items") -> "Domain":
         """A domain of one item set; an integer m means the items 0 .. m-1."""
         listed = range(items) if isinstance(items, int) else items
@@ -255,13 +275,6 @@ class Domain:
         )
 
 
-def _check_after(field: Date | DateTime | ShapedNumber, fields: Mapping[str, Field]) -> None:
-    """Check that `after` names a date field of the same kind and unit that has no `after` itself."""
-    base = fields.get(field.after or "")
-    good = isinstance(base, type(field)) and base.after is None
-    good = good and getattr(base, "unit", None) == getattr(field, "unit", None)
-    if not good or (isinstance(base, ShapedNumber) and base.format.kind not in ("date", "datetime")):
-        raise UsageError(
-            f"field {field.name!r}: `after` must name another field of the same kind (and unit) that has no `after`"
-            f" itself{near(field.after, fields)}."
-        )
+def open_numbers(domain: Domain) -> list[OpenNumber]:
+    """The numbers and dates of a domain whose range, popular values and bins are to be found."""
+    return [number for field in domain.fields if (number := field.open_number) is not None]

@@ -19,17 +19,15 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, fields
 from itertools import groupby
 from pathlib import Path
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 from dpgm.data.atomic import atomic_file
 from dpgm.data.conditions import Rule, check_values
-from dpgm.data.domain import Categorical, Date, DateTime, Domain, Field, Numeric, ShapedNumber, Unread
-from dpgm.data.fields import is_whole
+from dpgm.data.domain import Column, Domain
 from dpgm.data.formats import Layout
-from dpgm.data.number_fields import MAX_DECIMALS, NumberFormat, NumberKind, Unit
+from dpgm.data.kinds import kind_named, kinds_stated
 from dpgm.errors import UsageError
 from dpgm.validation import near
 
@@ -42,7 +40,6 @@ _MAX_DEPTH = 20
 _NO_VALUE = (
     "is no date or number, although it looks like one; correct it, or put it in quotation marks if it is a text."
 )
-_CLASSES: dict[str, type[Any]] = {cls.kind: cls for cls in (*get_args(Field), *get_args(Unread))}
 # Names such as Q1..Q60 or item01_a..item12_a: a number in otherwise equal names.
 _NUMBERED = re.compile(
     r"(?P<head>.*?)(?P<first>[0-9]{1,6})(?P<tail>[^0-9]*)\.\.(?P=head)(?P<last>[0-9]{1,6})(?P=tail)"
@@ -61,17 +58,6 @@ _TYPES: dict[str, tuple[Any, str]] = {
 }
 
 
-def _keys_of(cls: type[Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Required and optional keys of a field in a file: the constructor arguments of its class."""
-    own = [one for one in fields(cls) if one.name not in ("name", "kind")]
-    required = tuple("type" if one.name == "format" else one.name for one in own if one.default is MISSING)
-    formats = ("decimals", "unit") if cls is ShapedNumber else ()
-    return required, (*formats, *(one.name for one in own if one.default is not MISSING))
-
-
-_KEYS = {kind: _keys_of(cls) for kind, cls in _CLASSES.items()}
-
-
 def domain_to_plain(domain: Domain) -> dict[str, Any]:
     """A domain as plain dictionaries and lists, ready for JSON or YAML."""
     plain: dict[str, Any] = {DRAFTED: True} if domain.origin in ("drafted", "declared") else {}
@@ -81,38 +67,13 @@ def domain_to_plain(domain: Domain) -> dict[str, Any]:
         plain["label"] = domain.label
     if domain.missing_texts:
         plain["missing_texts"] = list(domain.missing_texts)
-    plain["fields"] = [_field_to_plain(field) for field in domain.columns]
+    plain["fields"] = [column.to_plain() for column in domain.columns]
     if domain.constraints:
         plain["constraints"] = [constraint.source for constraint in domain.constraints]
     if domain.layout is not None:
         layout = {key: getattr(domain.layout, key) for key in _LAYOUT_KEYS}
         plain["layout"] = {key: value for key, value in layout.items() if value is not None}
     return plain
-
-
-def _field_to_plain(field: Field | Unread) -> dict[str, Any]:
-    """Name, kind and all arguments of a field that differ from their defaults."""
-    plain: dict[str, Any] = {"name": field.name, "kind": field.kind}
-    for one in fields(field):
-        value = getattr(field, one.name)
-        if one.name == "missing" and value is _default_missing(field):
-            continue
-        if isinstance(value, NumberFormat):
-            plain["type"] = value.kind
-            plain |= {"decimals": value.decimals} if value.kind == "decimal" else {}
-            plain |= {"unit": value.unit} if value.kind == "datetime" else {}
-        elif one.default is MISSING or value != one.default:
-            if isinstance(field, ShapedNumber) and isinstance(value, tuple):
-                value = [int(part) if part == int(part) else part for part in value]  # 3 is shorter than 3.0
-            plain[one.name] = list(value) if isinstance(value, tuple) else value
-    return plain
-
-
-def _default_missing(field: Field | Unread) -> bool | None:
-    """The value that `missing` takes if it is not stated."""
-    if isinstance(field, Categorical):
-        return field.discover
-    return None if isinstance(field, (Numeric, Date, DateTime)) and field.is_open else False
 
 
 def domain_from_plain(plain: object) -> Domain:
@@ -127,7 +88,7 @@ def domain_from_plain(plain: object) -> Domain:
         plain, ("fields",), ("label", "missing_texts", "constraints", "layout", DRAFTED, JUDGED), "the domain"
     )
     columns: list[Any] = [
-        _field_from_plain(field, at)
+        _column_from_plain(field, at)
         for at, listed in enumerate(plain["fields"], start=1)
         for field in _each_name(listed, at)
     ]
@@ -213,32 +174,20 @@ def _folded(listed: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         yield from fields
 
 
-def _field_from_plain(plain: object, at: int) -> Field | Unread:
+def _column_from_plain(plain: object, at: int) -> Column:
+    where = f"field {at} of the domain"
     if not isinstance(plain, dict):
-        raise UsageError(f"field {at} of the domain must be a mapping with 'name' and 'kind'.")
-    kind = plain.get("kind")
-    if not isinstance(kind, str) or kind not in _KEYS:
-        kinds = [one for one in _KEYS if one != ShapedNumber.kind]  # only a fit writes that kind
-        got = f"; got {str(kind)[:60]!r}{near(kind, kinds)}" if "kind" in plain else ""
-        raise UsageError(f"field {at} of the domain must have a 'kind': one of {', '.join(kinds)}{got}.")
-    required, optional = _KEYS[kind]
-    _check_keys(plain, ("name", "kind", *required), optional, f"field {at} of the domain")
-    for key, listing in (("items", "items"), ("values", "categorical")):
-        if kind == listing and key not in plain and not plain.get("discover"):
-            raise UsageError(f"field {at} of the domain lacks the key {key!r}; add it, or say `discover: true`.")
-    values = {key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()}
-    if kind == "shaped":
-        parts = [values.pop(key, default) for key, default in (("type", None), ("decimals", 0), ("unit", "day"))]
-        values["format"] = _number_format(plain["name"], *parts)
-    field: Field | Unread = _CLASSES[kind](**values)
-    return field
-
-
-def _number_format(name: object, kind: Any, decimals: Any, unit: Any) -> NumberFormat:
-    known = kind in get_args(NumberKind) and unit in get_args(Unit)
-    if not known or not is_whole(decimals, 0, MAX_DECIMALS):
-        raise UsageError(f"field {str(name)[:60]!r}: its type, decimals or unit is not known; update dpgm.")
-    return NumberFormat(kind, decimals if kind == "decimal" else 0, unit if kind == "datetime" else "day")
+        raise UsageError(f"{where} must be a mapping with 'name' and 'kind'.")
+    kind = kind_named(plain.get("kind"))
+    if kind is None:
+        kinds = kinds_stated()
+        got = f"; got {str(plain['kind'])[:60]!r}{near(str(plain['kind']), kinds)}" if "kind" in plain else ""
+        raise UsageError(f"{where} must have a 'kind': one of {', '.join(kinds)}{got}.")
+    required, optional = kind.keys()
+    _check_keys(plain, ("name", "kind", *required), optional, where)
+    if kind.list_key is not None and kind.list_key not in plain and not plain.get("discover"):
+        raise UsageError(f"{where} lacks the key {kind.list_key!r}; add it, or say `discover: true`.")
+    return kind.from_plain({key: value for key, value in plain.items() if key != "kind"})
 
 
 def load_domain(path: str | os.PathLike[str]) -> Domain:

@@ -12,13 +12,17 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpgm.data.fields import MAX_LABEL_BYTES, MAX_WIDTH, Codes, Label
-from dpgm.data.open_records import LOOKUP_LIMIT, Vocabulary, drop_negative
+from dpgm.data.arrow import Array, DataType, Table, pa, pc
+from dpgm.data.labels import (
+    MAX_LABEL_BYTES,
+    MAX_WIDTH,
+    Codes,
+    Label,
+)
 from dpgm.data.values import Place, as_texts, is_text, object_lists, plain_column, refuse_first
+from dpgm.data.vocabulary import LOOKUP_LIMIT, Vocabulary, drop_negative
 from dpgm.errors import InputError
 
 _NEGATIVE = "item numbers must not be negative; correct the file."
@@ -78,7 +82,7 @@ class KnownItems:
         return codes
 
     @cached_property
-    def _value_set(self) -> tuple[pa.Array, Codes]:
+    def _value_set(self) -> tuple[Array, Codes]:
         """All ways to write a label, and their codes."""
         if self.integers:
             return pa.array(self.labels, type=pa.int64()), np.arange(len(self.labels))
@@ -98,7 +102,7 @@ class KnownItems:
             return self._table[np.where(values < 0, last, np.minimum(values, last))]
         return self._look_up(pa.array(values, type=pa.int64()))
 
-    def from_texts(self, values: pa.Array, place: Place) -> Codes:
+    def from_texts(self, values: Array, place: Place) -> Codes:
         """Codes of texts, matched exactly or else after trimming white space; -1 outside the list."""
         if self.integers:
             numbers = parse_integers(values, place)
@@ -111,7 +115,7 @@ class KnownItems:
             codes[unknown] = self._look_up(pc.utf8_trim_whitespace(values.filter(unknown)))
         return codes
 
-    def _look_up(self, values: pa.Array) -> Codes:
+    def _look_up(self, values: Array) -> Codes:
         value_set, codes = self._value_set
         index = pc.fill_null(pc.index_in(values, value_set=value_set), -1).to_numpy(zero_copy_only=False)
         return np.where(index >= 0, codes[index], -1)
@@ -150,7 +154,7 @@ Items: TypeAlias = KnownItems | Vocabulary
 # -- columns of items ----------------------------------------------------------------------------------------------
 
 
-def flat_column(table: pa.Table, name: str) -> pa.Array:
+def flat_column(table: Table, name: str) -> Array:
     """A column of a table as a single array."""
     indices = table.schema.get_all_field_indices(name)  # by a hash table: there may be many names
     if len(indices) > 1:
@@ -161,7 +165,7 @@ def flat_column(table: pa.Table, name: str) -> pa.Array:
     return column.cast(pa.string()) if is_text(column.type) and not pa.types.is_string(column.type) else column
 
 
-def is_list(kind: pa.DataType) -> bool:
+def is_list(kind: DataType) -> bool:
     """Whether a column of this type holds lists of items: of texts, numbers or dates, not of lists or structures."""
     kinds = pa.types
     if not (kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind)):
@@ -170,25 +174,25 @@ def is_list(kind: pa.DataType) -> bool:
     return is_text(item) or _is_matched_as_text(item) or bool(kinds.is_integer(item) or kinds.is_null(item))
 
 
-def is_nested(kind: pa.DataType) -> bool:
+def is_nested(kind: DataType) -> bool:
     """Whether a column of this type holds structures, or lists other than lists of items."""
     return bool(pa.types.is_nested(kind)) and not is_list(kind)
 
 
-def _is_matched_as_text(kind: pa.DataType) -> bool:
+def _is_matched_as_text(kind: DataType) -> bool:
     """Whether items of this type are compared with labels as texts: fractions and dates."""
     kinds = pa.types
     numbers = kinds.is_floating(kind) or kinds.is_decimal(kind)
     return bool(numbers or kinds.is_date(kind) or kinds.is_timestamp(kind))
 
 
-def list_lengths(column: pa.Array) -> NDArray[np.int64]:
+def list_lengths(column: Array) -> NDArray[np.int64]:
     """Number of items in every list of a column; 0 for null."""
     lengths: NDArray[Any] = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
     return lengths.astype(np.int64)
 
 
-def set_codes(column: pa.Array, items: Items, where: Place) -> tuple[Codes, NDArray[np.int64]]:
+def set_codes(column: Array, items: Items, where: Place) -> tuple[Codes, NDArray[np.int64]]:
     """Concatenated codes of a column of lists, and the number per row; unknown items are dropped."""
     if not is_list(column.type):
         raise InputError(f"{where(0)}: the column does not hold lists of items; choose another column or shape.")
@@ -202,7 +206,7 @@ def place_of_item(lengths: NDArray[np.int64], where: Place) -> Place:
     return lambda at: where(int(np.searchsorted(ends, at, side="right")))
 
 
-def item_codes(values: pa.Array, items: Items, place: Place) -> Codes:
+def item_codes(values: Array, items: Items, place: Place) -> Codes:
     """Codes of a flat array of items of any type; -1 for null."""
     kinds, values = pa.types, plain_column(values)
     if values.null_count:
@@ -231,7 +235,7 @@ def item_codes(values: pa.Array, items: Items, place: Place) -> Codes:
     raise InputError(f"{place(0)}: items must be whole numbers, texts or dates; choose another column.")
 
 
-def parse_integers(values: pa.Array, place: Place) -> NDArray[np.int64]:
+def parse_integers(values: Array, place: Place) -> NDArray[np.int64]:
     """Texts (no nulls) as integers; raises if one is not a 64-bit whole number."""
     if digits_only(values):
         with suppress(pa.ArrowInvalid):
@@ -251,7 +255,7 @@ def parse_integers(values: pa.Array, place: Place) -> NDArray[np.int64]:
     return numbers
 
 
-def digits_only(values: pa.Array) -> bool:
+def digits_only(values: Array) -> bool:
     """Whether no character is above '9', so that Arrow's cast cannot find a hexadecimal number."""
     offsets = np.frombuffer(values.buffers()[1], dtype=np.int32)[values.offset : values.offset + len(values) + 1]
     if values.buffers()[2] is None:
@@ -260,7 +264,7 @@ def digits_only(values: pa.Array) -> bool:
     return len(characters) > 0 and int(characters.max()) <= ord("9")
 
 
-def empty_as_null(column: pa.Array) -> pa.Array:
+def empty_as_null(column: Array) -> Array:
     """A text column with empty texts replaced by null."""
     if pa.types.is_string(column.type) and len(column):
         lengths = pc.binary_length(column)
@@ -269,7 +273,7 @@ def empty_as_null(column: pa.Array) -> pa.Array:
     return column
 
 
-def split_lists(column: pa.Array, separator: str, where: Place) -> pa.Array:
+def split_lists(column: Array, separator: str, where: Place) -> Array:
     """Lists of items from cells of text, split at `separator`; with an empty separator each cell is one item."""
     column = pc.fill_null(as_texts(column, where), "")
     if not separator:
@@ -281,7 +285,7 @@ def split_lists(column: pa.Array, separator: str, where: Place) -> pa.Array:
     return pa.ListArray.from_arrays(lists.offsets, empty_as_null(pc.utf8_trim_whitespace(lists.flatten())))
 
 
-def cell_lists(column: pa.Array, separator: str | None, where: Place, items: Items | None = None) -> pa.Array:
+def cell_lists(column: Array, separator: str | None, where: Place, items: Items | None = None) -> Array:
     """Lists of items from cells of text: split at the separator if stated, otherwise JSON lists; empty for no items.
 
     Args:
@@ -316,7 +320,7 @@ def cell_lists(column: pa.Array, separator: str | None, where: Place, items: Ite
     return object_lists(lists, where)
 
 
-def refuse_joined(values: pa.Array, items: Items, place: Place) -> None:
+def refuse_joined(values: Array, items: Items, place: Place) -> None:
     """Raise if a text (no nulls) contains a usual separator of items, unless the public list has the whole text.
 
     Otherwise `bread, milk, eggs` would silently be a single item that only one person has.

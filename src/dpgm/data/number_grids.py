@@ -17,14 +17,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.number_fields import (
+from dpgm.data.kinds.open_number import OpenNumber
+from dpgm.data.number_format import (
     FIRST_YEAR,
     LARGEST_TICK,
     LAST_YEAR,
     SECONDS,
     Floats,
     NumberFormat,
-    OpenNumber,
     Scale,
     Unit,
 )

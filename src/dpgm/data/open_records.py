@@ -6,161 +6,22 @@ Numbers are stored as ticks, labels to be discovered as codes of a private vocab
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.domain import Categorical, DateTime, Domain, Field, ItemSet, Numeric, ShapedNumber
-from dpgm.data.fields import MAX_LABEL_BYTES, MAX_WIDTH, OTHER, Codes
-from dpgm.data.number_bins import shaped_codes
-from dpgm.data.number_fields import SECONDS, Floats
-from dpgm.data.records import Records, index_dtype, row_pointers, take_rows
-from dpgm.data.stores import UNLIMITED, MemoryLimit, NumberStore, RowStore
+from dpgm.data.domain import Domain
+from dpgm.data.open_columns import OpenColumn, Positions, SetColumn
+from dpgm.data.records import Records
+from dpgm.data.rows import index_dtype, row_pointers
+from dpgm.data.stores import UNLIMITED, MemoryLimit, RowStore
+from dpgm.data.vocabulary import Vocabulary, drop_negative
 from dpgm.errors import ResourceError, UsageError
 from dpgm.validation import counted
 
-if TYPE_CHECKING:
-    import pyarrow
-
-    from dpgm.data.values import Place
-
-LOOKUP_LIMIT = 5_000_000  # numbers below this are looked up in an array
 _PIECE = 1_000_000  # values of all columns together that are looked at at once
 _LABELS_ALLOWED = 16 << 20  # bytes, whatever the memory limit
-_LABEL_BYTES = 150  # of a short label in a `Vocabulary`: a text, its number and its entry in the table of a dict
-
-
-def drop_negative(codes: NDArray[Any], lengths: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Concatenated rows of codes and their lengths, without the codes -1, which stand for dropped labels."""
-    keep = codes >= 0
-    if keep.all():
-        return codes, lengths
-    rows = np.repeat(np.arange(len(lengths)), lengths)[keep]
-    return codes[keep], np.bincount(rows, minlength=len(lengths))
-
-
-class Vocabulary:
-    """The labels of one field, numbered in order of first occurrence.
-
-    Private: only labels that pass a noisy threshold are ever published. Every label is a text, whatever the type of its
-    column, so that no label changes the type of the others. Labels that could not be published (empty, over 1 kB) are
-    dropped.
-    """
-
-    integers = False
-
-    def __init__(self) -> None:
-        self.codes: dict[str, int] = {}
-        self._characters = 0
-        self._table = np.full(0, -1, dtype=np.int64)  # codes of small numbers, -1 if not seen yet
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    @property
-    def nbytes(self) -> int:
-        """About how much memory the labels take."""
-        return _LABEL_BYTES * len(self.codes) + self._characters + self._table.nbytes
-
-    @property
-    def labels(self) -> list[str]:
-        """All labels in order of their codes."""
-        return list(self.codes)
-
-    def is_listed(self, label: str) -> bool:
-        """Whether a public list has this label: no, there is no list."""
-        return False
-
-    def code(self, label: str, place: "Place | None" = None) -> int:
-        """The code of a label, added if new; -1 if it cannot be published."""
-        known = self.codes.get(label)
-        if known is not None:
-            return known
-        if not label or "\0" in label or len(label.encode("utf-8", "replace")) > MAX_LABEL_BYTES:
-            return -1
-        if len(self.codes) >= MAX_WIDTH:
-            raise ResourceError(
-                f"a field to discover holds more than {MAX_WIDTH:,} different values, which is the limit; list its"
-                " values in the domain, or leave the column out (kind: ignored)."
-            )
-        self._characters += len(label)
-        return self.codes.setdefault(label, len(self.codes))
-
-    def from_integers(self, values: NDArray[Any], place: "Place") -> Codes:
-        """Codes of whole numbers; new ones are added."""
-        if not len(values) or values.max() >= LOOKUP_LIMIT:
-            distinct, inverse = np.unique(values, return_inverse=True)
-            return np.array([self.code(str(label), place) for label in distinct.tolist()], dtype=np.int64)[inverse]
-        if values.max() >= len(self._table):
-            self._table = np.pad(self._table, (0, int(values.max()) + 1 - len(self._table)), constant_values=-1)
-        codes = self._table[values]
-        if codes.min() < 0:
-            for label in np.unique(values[codes < 0]).tolist():
-                self._table[label] = self.code(str(label), place)
-            codes = self._table[values]
-        return np.asarray(codes)
-
-    def from_texts(self, values: "pyarrow.Array", place: "Place") -> Codes:
-        """Codes of texts after trimming white space; new ones are added."""
-        import pyarrow.compute as pc
-
-        encoded = pc.utf8_trim_whitespace(values).dictionary_encode()
-        codes = np.array([self.code(label, place) for label in encoded.dictionary.to_pylist()], dtype=np.int64)
-        indices: NDArray[np.int32] = encoded.indices.to_numpy(zero_copy_only=False)
-        return codes[indices]
-
-
-@dataclass(frozen=True, eq=False)
-class NumberColumn:
-    """One tick per record, NaN if missing."""
-
-    ticks: Floats
-
-    def take(self, rows: NDArray[np.int64]) -> "NumberColumn":
-        """The entries at `rows`."""
-        return NumberColumn(self.ticks[rows])
-
-    def part(self, start: int, stop: int) -> "NumberColumn":
-        """The entries [start, stop), sharing memory."""
-        return NumberColumn(self.ticks[start:stop])
-
-
-@dataclass(frozen=True, eq=False)
-class CodeColumn:
-    """One code per record, -1 if missing: of a vocabulary, or (without one) a position of a closed field."""
-
-    codes: NDArray[np.int32]
-    vocabulary: Vocabulary | None = None
-
-    def take(self, rows: NDArray[np.int64]) -> "CodeColumn":
-        """The entries at `rows`."""
-        return CodeColumn(self.codes[rows], self.vocabulary)
-
-    def part(self, start: int, stop: int) -> "CodeColumn":
-        """The entries [start, stop), sharing memory."""
-        return CodeColumn(self.codes[start:stop], self.vocabulary)
-
-
-@dataclass(frozen=True, eq=False)
-class SetColumn:
-    """Distinct codes per record: of a vocabulary, or (without one) positions of a closed field."""
-
-    indptr: NDArray[np.int64]
-    codes: NDArray[np.int32]
-    vocabulary: Vocabulary | None = None
-
-    def take(self, rows: NDArray[np.int64]) -> "SetColumn":
-        """The entries at `rows`."""
-        return SetColumn(*take_rows(self.indptr, self.codes, rows), self.vocabulary)
-
-    def part(self, start: int, stop: int) -> "SetColumn":
-        """The entries [start, stop), sharing the codes."""
-        ends = self.indptr[start : stop + 1]
-        return SetColumn(ends - ends[0], self.codes[int(ends[0]) : int(ends[-1])], self.vocabulary)
-
-
-RawColumn: TypeAlias = NumberColumn | CodeColumn | SetColumn
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -170,12 +31,12 @@ class OpenRecords(Records):
     Columns that were read with a memory limit are mapped from disk, and so are those that are computed from them.
     """
 
-    columns: tuple[RawColumn, ...] = ()
+    columns: tuple[OpenColumn, ...] = ()
     memory_limit: MemoryLimit = UNLIMITED
 
     @classmethod
     def of(
-        cls, domain: Domain, count: int, columns: Sequence[RawColumn], memory_limit: MemoryLimit = UNLIMITED
+        cls, domain: Domain, count: int, columns: Sequence[OpenColumn], memory_limit: MemoryLimit = UNLIMITED
     ) -> "OpenRecords":
         """Records from one raw column per field of the domain."""
         nothing, zeros = np.empty(0, dtype=np.int16), np.broadcast_to(np.int64(0), count + 1)
@@ -184,12 +45,11 @@ class OpenRecords(Records):
     @classmethod
     def of_sets(cls, records: Records, domain: Domain, memory_limit: MemoryLimit = UNLIMITED) -> "OpenRecords":
         """Records of one item set whose items are to be discovered, from records over all items that occur."""
-        (field,) = domain.fields
-        occurring = records.domain.fields[0]
-        if not isinstance(field, ItemSet) or not isinstance(occurring, ItemSet):
+        occurring = records.domain.item_set
+        if domain.item_set is None or not domain.item_set.finds_labels or occurring is None:
             raise UsageError("items can be discovered only where the domain is one item set.")
         vocabulary = Vocabulary()
-        code_of = np.array([vocabulary.code(str(label)) for label in occurring.items], dtype=np.int32)
+        code_of = np.array([vocabulary.code(label) for label in occurring.labels], dtype=np.int32)
         parts = ((piece, *drop_negative(code_of[piece.indices], piece.lengths)) for piece in records.pieces())
         sets = (
             cls.of(domain, len(piece), (SetColumn(row_pointers(lengths), codes, vocabulary),))
@@ -202,14 +62,8 @@ class OpenRecords(Records):
 
     def check(self) -> None:
         """Raise unless there is one column per field, one entry per record, and no code twice within a record."""
-        sizes = [
-            len(column.ticks if isinstance(column, NumberColumn) else column.codes)
-            if not isinstance(column, SetColumn)
-            else len(column.indptr) - 1
-            for column in self.columns
-        ]
-        good = len(sizes) == len(self.domain.fields) and all(size == len(self) for size in sizes)
-        if not good or not all(_are_sets(piece) for piece in self.pieces()):
+        good = len(self.columns) == len(self.domain.fields) and all(len(one) == len(self) for one in self.columns)
+        if not good or not all(column.is_valid for piece in self.pieces() for column in piece.columns):
             raise UsageError("the raw columns do not fit the domain; read the records with `dpgm.read_records`.")
 
     def rows(self, start: int, stop: int) -> "OpenRecords":
@@ -220,12 +74,12 @@ class OpenRecords(Records):
 
     def pieces(self) -> Iterator["OpenRecords"]:
         """Consecutive parts of about a million values, for sums in bounded memory."""
-        codes = sum(len(column.codes) for column in self.columns if isinstance(column, SetColumn))
+        codes = sum(column.size for column in self.columns)
         size = max(1, _PIECE * max(len(self), 1) // (len(self) * len(self.columns) + codes + 1))
         for start in range(0, len(self), size):
             yield self.rows(start, start + size)
 
-    def _with(self, columns: Sequence[RawColumn], count: int, domain: Domain | None = None) -> "OpenRecords":
+    def _with(self, columns: Sequence[OpenColumn], count: int, domain: Domain | None = None) -> "OpenRecords":
         return OpenRecords.of(domain or self.domain, count, columns, self.memory_limit)
 
     def take(self, rows: NDArray[Any]) -> "OpenRecords":
@@ -237,22 +91,18 @@ class OpenRecords(Records):
     def buffers(self) -> Iterator[NDArray[Any]]:
         """The underlying arrays and labels, for a digest."""
         for column in self.columns:
-            for part in vars(column).values():
-                if isinstance(part, Vocabulary):
-                    yield np.frombuffer("\0".join(part.labels).encode("utf-8", "replace"), dtype=np.uint8)
-                elif part is not None:
-                    yield part
+            yield from column.buffers()
 
     def in_steps(self, domain: Domain) -> "OpenRecords":
         """These records in the ticks of a domain whose steps (units, decimal places) have been discovered."""
         limit = self.memory_limit.split(len(self.columns))
-        columns: list[RawColumn] = []
+        columns: list[OpenColumn] = []
         for column, before, after in zip(self.columns, self.domain.fields, domain.fields, strict=True):
-            if isinstance(column, NumberColumn) and before != after:
-                store = NumberStore(np.float64, limit)
-                for start in range(0, len(column.ticks), _PIECE):
-                    store.append(_in_steps(column.ticks[start : start + _PIECE], after))
-                column = NumberColumn(store.finish())
+            if before != after and (number := after.open_number) is not None:
+                store = column.store(limit)
+                for start in range(0, len(column), _PIECE):
+                    column.part(start, start + _PIECE).mapped(number.in_found_step).append_to(store)
+                column = column.finished(store, None)
             columns.append(column)
         return self._with(columns, len(self), domain)
 
@@ -264,47 +114,19 @@ class OpenRecords(Records):
             fallbacks: by name of a field, the position (within the field) of values that are not published and, if the
                 field has no position for "missing", of missing ones.
         """
-        positions = [_closed_positions(*pair) for pair in zip(self.columns, domain.fields, strict=True)]
+        pairs = zip(self.columns, domain.fields, strict=True)
+        recoders = [field.recoder(column, fallbacks.get(field.name)) for column, field in pairs]
         store = RowStore(np.dtype(index_dtype(domain.width)), self.memory_limit)
         for piece in self.pieces():
-            records = piece._closed(domain, fallbacks, positions)
+            parts = [recode(column) for column, recode in zip(piece.columns, recoders, strict=True)]
+            records = join_fields(parts, len(piece), domain)
             store.append(records.lengths, records.indices)
         return Records(domain, *store.finish())
 
-    def _closed(self, domain: Domain, fallbacks: Mapping[str, int], positions: Sequence[Codes | None]) -> Records:
-        parts: list[tuple[Codes, NDArray[np.int64] | None]] = []
-        fields = zip(self.columns, domain.fields, domain.offsets, positions, strict=True)
-        for column, field, offset, position_of in fields:
-            if isinstance(column, SetColumn):
-                codes, lengths = drop_negative(_looked_up(column, position_of), np.diff(column.indptr))
-                parts.append((codes + offset, lengths))
-                continue
-            if isinstance(column, NumberColumn):
-                assert isinstance(field, ShapedNumber)
-                codes = shaped_codes(field, column.ticks)
-            else:
-                codes = _looked_up(column, position_of)
-                if field.name in fallbacks:
-                    codes = np.where((codes < 0) & (column.codes >= 0), fallbacks[field.name], codes)
-            has_missing = getattr(field, "missing", False)
-            fallback = field.width - 1 if has_missing else fallbacks.get(field.name, 0)
-            parts.append((np.where(codes < 0, fallback, codes) + offset, None))
-        return join_fields(parts, len(self), domain)
 
-
-def _are_sets(piece: OpenRecords) -> bool:
-    """Whether no record has a code twice in a column of sets."""
-    for column in piece.columns:
-        if isinstance(column, SetColumn) and len(column.codes):
-            rows = np.repeat(np.arange(len(piece)), np.diff(column.indptr))
-            keys = np.sort(rows * MAX_WIDTH + column.codes)
-            if int(column.codes.min()) < 0 or bool((keys[1:] == keys[:-1]).any()):
-                return False
-    return True
-
-
-def join_fields(parts: Sequence[tuple[Codes, NDArray[np.int64] | None]], count: int, domain: Domain) -> Records:
-    """Records from the positions of every field: one per record, or (with lengths) any number per record."""
+def join_fields(parts: Sequence[Positions], count: int, domain: Domain) -> Records:
+    """Records from the positions within every field: one per record, or (with lengths) any number per record."""
+    parts = [(codes + at, lengths) for (codes, lengths), at in zip(parts, domain.offsets, strict=True)]
     total = np.zeros(count, dtype=np.int64)
     for _, lengths in parts:
         total += 1 if lengths is None else lengths
@@ -353,27 +175,20 @@ def _refuse_labels(vocabularies: Sequence[Vocabulary | None], memory_limit: Memo
 
 
 class _Joined:
-    """A raw column that grows part by part."""
+    """A column that grows part by part."""
 
-    def __init__(self, first: RawColumn, memory_limit: MemoryLimit) -> None:
-        self._first = self.vocabulary = None if isinstance(first, NumberColumn) else first.vocabulary
-        self._numbers = NumberStore(np.float64 if isinstance(first, NumberColumn) else np.int32, memory_limit)
-        self._sets = RowStore(np.dtype(np.int32), memory_limit)
+    def __init__(self, first: OpenColumn, memory_limit: MemoryLimit) -> None:
+        self._column, self._first, self.vocabulary = first, first.vocabulary, first.vocabulary
+        self._store = first.store(memory_limit)
 
-    def append(self, column: RawColumn) -> None:
+    def append(self, column: OpenColumn) -> None:
         """Append a column of the same kind."""
-        if isinstance(column, NumberColumn):
-            self._numbers.append(column.ticks)
-        elif isinstance(column, CodeColumn):
-            self._numbers.append(self._merged(column))
-        else:
-            self._sets.append(np.diff(column.indptr), self._merged(column))
-        self._kind = type(column)
+        self._merged(column).append_to(self._store)
 
-    def _merged(self, column: CodeColumn | SetColumn) -> NDArray[np.int32]:
-        """The codes in a vocabulary with the labels of all parts."""
+    def _merged(self, column: OpenColumn) -> OpenColumn:
+        """The column in the codes of a vocabulary with the labels of all parts."""
         if column.vocabulary is self._first is self.vocabulary:
-            return column.codes
+            return column
         assert column.vocabulary is not None
         assert self._first is not None
         if self.vocabulary is self._first:
@@ -384,36 +199,8 @@ class _Joined:
         code_of = np.array(
             [*map(self.vocabulary.code, column.vocabulary.labels), -1], dtype=np.int32
         )  # the last: -1
-        return code_of[column.codes]
+        return column.renumbered(code_of)
 
-    def finish(self) -> RawColumn:
+    def finish(self) -> OpenColumn:
         """The whole column."""
-        if self._kind is SetColumn:
-            return SetColumn(*self._sets.finish(), self.vocabulary)
-        if self._kind is CodeColumn:
-            return CodeColumn(self._numbers.finish(), self.vocabulary)
-        return NumberColumn(self._numbers.finish())
-
-
-def _in_steps(values: Floats, field: Field) -> Floats:
-    """Ticks in a field's discovered step, from plain numbers or from seconds."""
-    if isinstance(field, DateTime):
-        return np.floor(values / SECONDS[field.format.unit])
-    assert isinstance(field, Numeric)
-    return field.format.ticks(values)
-
-
-def _closed_positions(column: RawColumn, field: Field) -> Codes | None:
-    """The position within a closed field of every label of a column, -1 if neither published nor "other"; last, -1."""
-    if isinstance(column, NumberColumn) or column.vocabulary is None:
-        return None
-    assert isinstance(field, (ItemSet, Categorical))
-    published = field.items if isinstance(field, ItemSet) else field.values
-    known = {str(label): at for at, label in enumerate(published)}
-    unlisted = known[OTHER] if isinstance(field, Categorical) and field.other else -1
-    return np.array([*(known.get(label, unlisted) for label in column.vocabulary.codes), -1], dtype=np.int64)
-
-
-def _looked_up(column: CodeColumn | SetColumn, position_of: Codes | None) -> Codes:
-    """Positions within a closed field; -1 if the value is missing or has none."""
-    return column.codes.astype(np.int64) if position_of is None else position_of[column.codes]
+        return self._column.finished(self._store, self.vocabulary)

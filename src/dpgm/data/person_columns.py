@@ -1,4 +1,4 @@
-"""Columns that are named like identifiers of persons: judged by the name, which is public, never by the values.
+"""Columns that are named like identifiers, above all of persons: judged by the name, never by the values.
 
 A name is one if it consists of a word for a person (`patient`, `customers`), or of a word for a person or for what
 stands for one (`card`, `device`) and words for an identifier (`user_id`, `memberNo`, `card number`). Words in front
@@ -7,8 +7,12 @@ that say how the identifier was made (`hashed_user_id`) are passed over.
 
 import re
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from dpgm.data.domain import Domain
+from dpgm.data.labels import INDEX
+
+if TYPE_CHECKING:
+    from dpgm.data.domain import Domain
 
 # Words that name a person by themselves.
 PERSONS = (
@@ -25,7 +29,21 @@ IDENTIFIERS = "ids?|identifier|uid|uuid|guid|no|nr|num|number|nummer|key|code|ha
 # Identifiers that only persons have.
 OWN = "ssn|mrn|msisdn|imsi|imei|nhs|email|mail"
 _MADE = "unique|anon|anonymous|anonymi[sz]ed|hashed|encrypted|pseudo|pseudonymi[sz]ed"
-_OTHER_KINDS = ("boolean", "date", "datetime", "categorical", "image")
+# Names of identifiers of rows or persons, word by word.
+_ID_WORDS = {"id", "identifier", "uid", "uuid", "mrn", "ssn", "nr", "nummer"}
+_INDEXES = {INDEX, "Unnamed: 0", "__index_level_0__"}  # as read here, by pandas, and in Parquet files of pandas
+_PERSON_WORDS = {
+    "user",
+    "person",
+    "patient",
+    "customer",
+    "client",
+    "member",
+    "visitor",
+    "kunde",
+    "employee",
+    "student",
+}
 
 _NAME = re.compile(
     f"({_MADE})*(({PERSONS})s?({IDENTIFIERS})*|({STAND_INS})s?({IDENTIFIERS})+|({OWN})({IDENTIFIERS})*)"
@@ -43,11 +61,45 @@ def identifies_persons(name: str) -> bool:
     return _WITH_IDENTIFIER.fullmatch(_letters(name)) is not None
 
 
+def called_id(name: str) -> bool:
+    """Whether the name of a column is usual for identifiers.
+
+    >>> [called_id(name) for name in ("patient_id", "orderId", "Schüler-Nr.", "humid", "valid")]
+    [True, True, True, False, False]
+    """
+    return bool(_words(name) & _ID_WORDS) or name.lower().endswith(("_no", "number", "nummer", "key"))
+
+
+def is_identifier(name: str) -> bool:
+    """Whether a name says that a column identifies rows or persons (and not shops or products, which may repeat).
+
+    >>> [is_identifier(name) for name in ("id", "ID", "patient_id", "userId", "ssn", "card_no", "product_id", "user")]
+    [True, True, True, True, True, True, False, False]
+    """
+    words = _words(name)
+    by_words = bool(words & _ID_WORDS) and (words <= _ID_WORDS or bool(words & _PERSON_WORDS))
+    return is_index(name) or identifies_persons(name) or by_words
+
+
+def is_index(name: str) -> bool:
+    """Whether a column has the name that row numbers or row names get for want of their own."""
+    return name in _INDEXES
+
+
+def names_persons(name: str) -> bool:
+    """Whether the name of a column is usual for persons."""
+    return bool(_words(name) & _PERSON_WORDS) or called_id(name)
+
+
+def _words(name: str) -> set[str]:
+    return set(re.findall(r"[^\W\d_]+", re.sub("([a-z])([A-Z])", r"\1 \2", name).lower()))
+
+
 def _letters(name: str) -> str:
     return "".join(re.findall(r"[^\W_]+", name.lower()))
 
 
-def named_like_persons(names: Iterable[str], domain: Domain | None = None) -> tuple[str, ...]:
+def named_like_persons(names: Iterable[str], domain: "Domain | None" = None) -> tuple[str, ...]:
     """The names that are usual for identifiers of persons.
 
     Columns that the domain states to be something else (yes or no, dates, listed values) are left out.
@@ -56,7 +108,7 @@ def named_like_persons(names: Iterable[str], domain: Domain | None = None) -> tu
     ('user_id', 'Card No.', 'patient', 'customerID')
     """
     fields = () if domain is None else domain.fields
-    stated = {one.name for one in fields if one.kind in _OTHER_KINDS and not one.is_open}
+    stated = {one.name for one in fields if not one.may_identify and not one.is_open}
     alike = (name for name in names if _NAME.fullmatch(_letters(name)))
     return tuple(name for name in alike if name not in stated)
 

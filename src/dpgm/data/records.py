@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain, Image
+from dpgm.data.rows import index_dtype, is_sorted, pieces_of, row_pointers, sort_rows, take_rows
 from dpgm.errors import UsageError
 from dpgm.notebook import html_table
 from dpgm.validation import counted
@@ -22,25 +23,7 @@ if TYPE_CHECKING:
 
 # The name and dtype of a frame's columns: texts for pandas, dtypes for polars; empty if the values decided it.
 Dtypes: TypeAlias = tuple[tuple[str, Any], ...]
-# Positions gathered or sorted at once, so that temporaries stay far smaller than the records.
-_PIECE = 1_000_000
 WHITE = 255  # the largest pixel value in files of bytes
-
-
-def index_dtype(width: int) -> type[np.int16] | type[np.int32]:
-    """The smallest of int16 and int32 that holds every position of a domain."""
-    return np.int16 if width <= np.iinfo(np.int16).max else np.int32
-
-
-def row_pointers(lengths: NDArray[Any]) -> NDArray[np.int64]:
-    """CSR row pointers from row lengths: where every row starts in a flat array, and where the last one ends.
-
-    >>> row_pointers(np.array([2, 0, 1])).tolist()
-    [0, 2, 2, 3]
-    """
-    pointers = np.zeros(len(lengths) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=pointers[1:])
-    return pointers
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,12 +108,12 @@ class Records:
         good = pointers.ndim == 1 and self.indices.ndim == 1 and len(pointers) > 0 and int(pointers[0]) == 0
         if not good or int(pointers[-1]) != len(self.indices) or bool((pointers[1:] < pointers[:-1]).any()):
             raise UsageError("the records' `indptr` does not cut `indices` into rows; use `Records.from_flat`.")
-        for first, last in _pieces(pointers):
+        for first, last in pieces_of(pointers):
             low = int(pointers[first])
             piece = self.indices[low : int(pointers[last])]
             if len(piece) and (int(piece.min()) < 0 or int(piece.max()) >= self.width):
                 raise UsageError(f"positions must lie in [0, {self.width}).")
-            if not _is_sorted(piece, pointers[first:last] - low):
+            if not is_sorted(piece, pointers[first:last] - low):
                 raise UsageError("positions within a record must rise and differ; use `Records.from_flat`.")
 
     def buffers(self) -> Iterator[NDArray[Any]]:
@@ -163,7 +146,7 @@ class Records:
 
     def pieces(self) -> Iterator["Records"]:
         """Consecutive parts of about a million positions (at least one record), for sums in bounded memory."""
-        for first, last in _pieces(self.indptr):
+        for first, last in pieces_of(self.indptr):
             yield self.rows(first, last)
 
     def to_dense(self, dtype: type[np.generic] = np.float32) -> NDArray[Any]:
@@ -217,67 +200,6 @@ class Records:
         )
 
     __hash__ = None  # type: ignore[assignment]
-
-
-def _pieces(indptr: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Row ranges of about `_PIECE` positions (at least one row)."""
-    first, rows = 0, len(indptr) - 1
-    while first < rows:
-        last = int(np.searchsorted(indptr, indptr[first] + _PIECE, side="right")) - 1
-        last = min(max(last, first + 1), rows)
-        yield first, last
-        first = last
-
-
-def take_rows(
-    indptr: NDArray[np.int64], values: NDArray[Any], rows: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """CSR arrays of some rows of a CSR matrix, in the given order."""
-    starts = indptr[rows]
-    lengths = indptr[rows + 1] - starts
-    pointers = row_pointers(lengths)
-    taken = np.empty(int(pointers[-1]), dtype=values.dtype)
-    shifts = starts - pointers[:-1]
-    for first, last in _pieces(pointers):
-        low, high = int(pointers[first]), int(pointers[last])
-        where = np.arange(low, high)
-        where += np.repeat(shifts[first:last], lengths[first:last])
-        np.take(values, where, out=taken[low:high], mode="clip")
-    return pointers, taken
-
-
-def sort_rows(
-    indptr: NDArray[np.int64], positions: NDArray[Any], width: int
-) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """CSR arrays with each row's positions sorted and distinct, in the domain's integer type."""
-    counts = np.diff(indptr)
-    parts = []
-    for first, last in _pieces(indptr):
-        low = int(indptr[first])
-        piece = positions[low : int(indptr[last])]
-        if _is_sorted(piece, indptr[first:last] - low):
-            parts.append(piece.astype(index_dtype(width)))
-            continue
-        row = np.repeat(np.arange(last - first, dtype=np.int64), counts[first:last])
-        row, column = np.divmod(sorted_distinct(row * width + piece), width)
-        counts[first:last] = np.bincount(row, minlength=last - first)
-        parts.append(column.astype(index_dtype(width)))
-    return row_pointers(counts), np.concatenate(parts) if parts else np.empty(0, dtype=index_dtype(width))
-
-
-def _is_sorted(positions: NDArray[Any], starts: NDArray[np.int64]) -> bool:
-    """Whether positions increase strictly within each of the concatenated rows that begin at `starts`."""
-    increasing = positions[1:] > positions[:-1]
-    increasing[starts[(starts > 0) & (starts < len(positions))] - 1] = True  # a new row may start with any position
-    return bool(increasing.all())
-
-
-def sorted_distinct(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The distinct keys in increasing order, many times faster than `np.unique`, which hashes."""
-    keys = np.sort(keys)
-    is_first = np.ones(len(keys), dtype=bool)
-    np.not_equal(keys[1:], keys[:-1], out=is_first[1:])
-    return keys[is_first]
 
 
 def concatenate(parts: Sequence[Records]) -> Records:

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain, ItemSet
-from dpgm.data.records import Records, concatenate, index_dtype, row_pointers, sorted_distinct
+from dpgm.data.records import Records, concatenate
+from dpgm.data.rows import index_dtype, row_pointers, sorted_distinct
 from dpgm.validation import whole
 
 BLOCK = 50_000  # people

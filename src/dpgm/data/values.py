@@ -16,15 +16,14 @@ from types import NoneType
 from typing import Any, TypeAlias
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpgm.data.records import row_pointers
+from dpgm.data.arrow import Array, DataType, Table, pa, pc
+from dpgm.data.rows import row_pointers
 from dpgm.errors import InputError, UsageError
 
 Place: TypeAlias = Callable[[int], str]  # from a row number to the place that messages name
-Reader: TypeAlias = Callable[[Sequence[Any], Place], pa.Array]  # makes a column of Python values
+Reader: TypeAlias = Callable[[Sequence[Any], Place], Array]  # makes a column of Python values
 
 _INT64 = 2.0**63
 _PANDAS_MISSING = ("NAType", "NaTType")  # types of pandas' missing values
@@ -65,13 +64,13 @@ def refuse_first(bad: NDArray[np.bool_], where: Place, message: str) -> None:
 # -- texts ---------------------------------------------------------------------------------------------------------
 
 
-def is_text(kind: pa.DataType) -> bool:
+def is_text(kind: DataType) -> bool:
     """Whether a column of this type holds texts."""
     kinds = pa.types
     return bool(kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind))
 
 
-def plain_column(column: pa.Array) -> pa.Array:
+def plain_column(column: Array) -> Array:
     """The column without dictionary encoding, with texts of type string."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
@@ -141,7 +140,7 @@ def scalar_text(value: Any) -> str | None:
     raise TypeError
 
 
-def as_texts(column: pa.Array, where: Place) -> pa.Array:
+def as_texts(column: Array, where: Place) -> Array:
     """A column of texts, numbers, booleans or dates as texts."""
     kinds, column = pa.types, plain_column(column)
     kind = column.type
@@ -161,7 +160,7 @@ def as_texts(column: pa.Array, where: Place) -> pa.Array:
     return column.cast(pa.string())
 
 
-def _float_texts(column: pa.Array, where: Place) -> pa.Array:
+def _float_texts(column: Array, where: Place) -> Array:
     """A column of floating-point numbers as texts; raises if one is not finite."""
     present = column.is_valid().to_numpy(zero_copy_only=False)
     values = pc.fill_null(column, 0.0).to_numpy(zero_copy_only=False)
@@ -178,7 +177,7 @@ def _float_texts(column: pa.Array, where: Place) -> pa.Array:
     return texts if present.all() else pc.if_else(pa.array(present), texts, pa.scalar(None, type=pa.string()))
 
 
-def object_texts(values: Sequence[Any], where: Place) -> pa.Array:
+def object_texts(values: Sequence[Any], where: Place) -> Array:
     """Python values of mixed types as a column of texts."""
     if (column := _typed_column(values)) is not None:
         return column.cast(pa.string())
@@ -194,7 +193,7 @@ def object_texts(values: Sequence[Any], where: Place) -> pa.Array:
     return pa.array(texts, type=pa.string())
 
 
-def object_lists(rows: Sequence[Any], where: Place) -> pa.Array:
+def object_lists(rows: Sequence[Any], where: Place) -> Array:
     """Python lists of items of mixed types as lists of integers or of texts; None is an empty list.
 
     Lists of integers stay integers, which is faster; the items 5 and `5` are the same.
@@ -225,7 +224,7 @@ def object_lists(rows: Sequence[Any], where: Place) -> pa.Array:
     return pa.LargeListArray.from_arrays(pa.array(offsets), values)
 
 
-def _typed_column(values: Sequence[Any]) -> pa.Array | None:
+def _typed_column(values: Sequence[Any]) -> Array | None:
     """A fast path for values that are all texts, or all integers (and None); None if they are anything else."""
     kinds = set(map(type, values)) - {NoneType}
     try:
@@ -246,7 +245,7 @@ def _item_text(value: Any) -> str | None:
 def any_type(read: Reader) -> Reader:
     """A reader that returns a column of empty structures, which drafts leave out, if `read` refuses the values."""
 
-    def reader(values: Sequence[Any], where: Place) -> pa.Array:
+    def reader(values: Sequence[Any], where: Place) -> Array:
         try:
             return read(values, where)
         except InputError:
@@ -294,8 +293,8 @@ class NumberStyle:
 
 
 def with_plain_numbers(
-    table: pa.Table, names: Iterable[str], style: NumberStyle, missing: Sequence[str], place: Place
-) -> pa.Table:
+    table: Table, names: Iterable[str], style: NumberStyle, missing: Sequence[str], place: Place
+) -> Table:
     """The table with the numbers of some text columns rewritten with a decimal point only; `missing` texts stay.
 
     Raises:
@@ -311,7 +310,7 @@ def with_plain_numbers(
     return pa.table(columns, names=table.column_names)
 
 
-def plain_texts(column: pa.Array, style: NumberStyle, missing: Sequence[str], where: Place) -> pa.Array:
+def plain_texts(column: Array, style: NumberStyle, missing: Sequence[str], where: Place) -> Array:
     """Numbers rewritten with a decimal point only; raises InputError if a text is not a number in this style."""
     mark, text = re.escape(style.decimal), pc.utf8_trim_whitespace(column)
     integer_part, separator = "[0-9]+", ""
@@ -333,7 +332,7 @@ def plain_texts(column: pa.Array, style: NumberStyle, missing: Sequence[str], wh
     return pc.if_else(absent, text, pc.replace_substring(plain, style.decimal, "."))
 
 
-def without_signs(text: pa.Array, signs: Sequence[str]) -> pa.Array:
+def without_signs(text: Array, signs: Sequence[str]) -> Array:
     """Texts without one of the signs before (-€ 5, € -5) and after (5 %) the number."""
     if not signs:
         return text
@@ -342,21 +341,21 @@ def without_signs(text: pa.Array, signs: Sequence[str]) -> pa.Array:
     return pc.replace_substring_regex(text, f"{_BLANK}*(?:{any_sign})$", "")
 
 
-def written_numbers(column: pa.Array) -> NDArray[np.bool_]:
+def written_numbers(column: Array) -> NDArray[np.bool_]:
     """Mask of the texts that are numbers with a decimal point, or null."""
     plain = pc.match_substring_regex(column, r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$")
     numbers: NDArray[np.bool_] = pc.fill_null(plain, True).to_numpy(zero_copy_only=False)
     return numbers
 
 
-def _present_texts(column: pa.Array, missing: Sequence[str]) -> pa.Array:
+def _present_texts(column: Array, missing: Sequence[str]) -> Array:
     """Trimmed texts; null if a text stands for a missing value."""
     column = pc.utf8_trim_whitespace(column)
     absent = pc.is_in(column, value_set=pa.array(missing, type=column.type))
     return pc.if_else(absent, pa.scalar(None, type=column.type), column)
 
 
-def floats(column: pa.Array, where: Place, missing: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def floats(column: Array, where: Place, missing: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """The finite numbers of a column (0 if missing), and a mask of the missing ones."""
     kinds, column = pa.types, plain_column(column)
     if kinds.is_string(column.type):
@@ -382,7 +381,7 @@ def floats(column: pa.Array, where: Place, missing: Sequence[str]) -> tuple[NDAr
     return values, absent
 
 
-def required_floats(column: pa.Array, where: Place) -> NDArray[np.float64]:
+def required_floats(column: Array, where: Place) -> NDArray[np.float64]:
     """The finite numbers of a column; raises if one is missing."""
     values, absent = floats(column, where, ("",))
     refuse_first(absent, where, "the value is missing; correct the file.")
@@ -393,7 +392,7 @@ def required_floats(column: pa.Array, where: Place) -> NDArray[np.float64]:
 
 
 def seconds_of(
-    column: pa.Array, where: Place, missing: Sequence[str], pattern: str | None = None
+    column: Array, where: Place, missing: Sequence[str], pattern: str | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Seconds since 1970 (0 if missing), and a mask of the missing values.
 
@@ -427,7 +426,7 @@ def seconds_of(
     return found.astype(np.float64), absent
 
 
-def parse_dates(texts: pa.Array, pattern: str | None = None) -> pa.Array:
+def parse_dates(texts: Array, pattern: str | None = None) -> Array:
     """Texts as timestamps in seconds, by a pattern or in an ISO format; null if a text is not a date."""
     if pattern is not None:
         return pc.strptime(texts, format=pattern, unit="s", error_is_null=True)
@@ -443,13 +442,13 @@ def parse_dates(texts: pa.Array, pattern: str | None = None) -> pa.Array:
     return pc.strptime(joined, format="%Y-%m-%d %H:%M:%S", unit="s", error_is_null=True)
 
 
-def fitting_patterns(texts: pa.Array, patterns: Iterable[str | None]) -> list[str | None]:
+def fitting_patterns(texts: Array, patterns: Iterable[str | None]) -> list[str | None]:
     """The patterns (None for ISO) by which all texts are dates; the texts must not be null."""
     for part in (texts.slice(0, _FIRST), texts):
         patterns = [pattern for pattern in patterns if not parse_dates(part, pattern).null_count]
     return list(patterns)
 
 
-def as_written(dates: pa.Array, pattern: str) -> pa.Array:
+def as_written(dates: Array, pattern: str) -> Array:
     """Dates as texts in the pattern."""
     return pc.strftime(dates.cast(pa.timestamp("s")), format=pattern)

@@ -25,12 +25,12 @@ import pyarrow.compute as pc
 
 from dpgm.data.atomic import atomic_file, atomic_folder
 from dpgm.data.decoding import shaped_table
-from dpgm.data.domain import Domain, Image, ItemSet, Label, ShapedNumber
+from dpgm.data.domain import Domain, Field, Label
 from dpgm.data.formats import FileFormat, Layout, Shape, check_shape, format_of
 from dpgm.data.items import escape_formula
+from dpgm.data.kinds.items import SetField
 from dpgm.data.picture_files import picture_arrays, picture_folder, shows_images
 from dpgm.data.records import WHITE, Records, concatenate, pixel_values
-from dpgm.data.values import as_written
 from dpgm.errors import UsageError
 
 # Both take records and the number of the first one: one returns lines of text, the other appends to a file.
@@ -145,10 +145,10 @@ class RecordWriter:
         return self._table(Records.from_lists([], self.domain), 0)
 
     def _text_table(self, records: Records, first: int) -> Any:
-        return _with_date_texts(self._table(records, first), self.domain)
+        return _as_written(self._table(records, first), self.domain)
 
     def _cell_table(self, records: Records, first: int) -> Any:
-        return _with_joined_items(self._text_table(records, first), self.domain)
+        return _as_cells(self._text_table(records, first), self.domain)
 
     def _header_and_render(self) -> tuple[bytes, _Render]:
         """The header of a text file, and the function that renders records as lines."""
@@ -226,7 +226,7 @@ def _check_fits(path: Path, format: FileFormat, domain: Domain) -> None:
         raise UsageError(f"{path}: FIMI files hold item numbers only; write .csv, .jsonl or .parquet.")
     if format.name == "png" and path.suffix:
         raise UsageError(f"{path}: images are written to a folder, one file each; give a name without an ending.")
-    if format.name == "idx" and not isinstance(field, Image):
+    if format.name == "idx" and (field is None or field.image is None):
         raise UsageError(f"{path}: idx files hold images only; write .csv, .jsonl or .parquet.")
 
 
@@ -310,7 +310,8 @@ def _matrix(path: Path, domain: Domain, *, idx: bool, zipped: bool) -> Iterator[
     The header has the number of rows, so it is written again at the end; compression comes after that.
     """
     field = domain.item_set
-    image = field if isinstance(field, Image) and (idx or field.levels > 2) else None  # with grey values
+    image = None if field is None else field.image
+    image = image if image is not None and (idx or image.levels > 2) else None  # with grey values
     white = WHITE if image is None or image.white is None else image.white
     white = min(white, WHITE) if idx else white  # idx files hold bytes
     shape = (domain.width,) if image is None else (image.height, image.columns)
@@ -375,38 +376,36 @@ def _csv_line(values: Any, separator: str) -> bytes:
     return (separator.join(_csv_cell(value) for value in values) + "\n").encode()
 
 
-def _with_date_texts(table: pa.Table, domain: Domain) -> pa.Table:
-    """The table with dates as texts in the patterns of the domain."""
-    for field in domain.fields:
-        if isinstance(field, ShapedNumber) and field.pattern is not None:
-            at = table.column_names.index(field.name)
-            table = table.set_column(at, field.name, as_written(table.column(at), field.pattern))
+def _as_written(table: pa.Table, domain: Domain) -> pa.Table:
+    """The table with the columns that text files write in their own way, such as dates in a pattern."""
+    for at, name in enumerate(table.column_names):
+        field = _field_of_column(name, table, domain)
+        if field is not None and (written := field.as_written(table.column(at))) is not None:
+            table = table.set_column(at, name, written)
     return table
 
 
-def _with_joined_items(table: pa.Table, domain: Domain) -> pa.Table:
+def _as_cells(table: pa.Table, domain: Domain) -> pa.Table:
     """The table with lists of items as cells, where the domain states what stands between items (else JSON lists)."""
-    for field in domain.fields:
-        separator = field.separator if isinstance(field, ItemSet) else None
-        name = field.name if domain.item_set is None else table.column_names[-1]  # the layout may name it otherwise
-        if separator is None or not pa.types.is_nested(table.schema.field(name).type):
+    for at, name in enumerate(table.column_names):
+        field = _field_of_column(name, table, domain)
+        if field is None or not pa.types.is_nested(table.schema.field(at).type):
             continue
-        labels = [str(label) for label in field.items]  # type: ignore[union-attr]
-        if any(separator in label or label != label.strip() for label in labels):
-            continue  # as a cell they would be read as other items
-        at = table.column_names.index(name)
-        lists = table.column(at).cast(pa.list_(pa.string()))
-        table = table.set_column(at, name, pc.binary_join(lists, separator))
+        if (cells := field.as_cells(table.column(at))) is not None:
+            table = table.set_column(at, name, cells)
     return table
+
+
+def _field_of_column(name: str, table: pa.Table, domain: Domain) -> Field | None:
+    """The field of a column; the layout may name that of the only item set otherwise, and it is the last column."""
+    if domain.item_set is not None:
+        return domain.item_set if name == table.column_names[-1] else None
+    return next((field for field in domain.fields if field.name == name), None)
 
 
 def _csv_lines(table: pa.Table, domain: Domain, separator: str) -> bytes:
     """One line per row; decimal numbers have all their places (1.50)."""
-    places = {
-        field.name: field.format.decimals
-        for field in domain.fields
-        if isinstance(field, ShapedNumber) and field.format.kind == "decimal"
-    }
+    places = {field.name: field.decimal_places or None for field in domain.fields}
     columns = [_cells(table.column(name), places.get(name)) for name in table.column_names]
     lines = pc.binary_join_element_wise(*columns, separator)
     if len(columns) == 1:  # an empty cell would make a blank line, which readers skip
@@ -442,7 +441,7 @@ def _json_lines(table: pa.Table) -> bytes:
     return "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in table.to_pylist()).encode()
 
 
-def _render_baskets(field: ItemSet | Image, separator: str, cell: Callable[[Label], str]) -> _Render:
+def _render_baskets(field: SetField, separator: str, cell: Callable[[Label], str]) -> _Render:
     """Renders one line of items per record."""
     texts = pa.array([cell(label) for label in field.items], type=pa.string())
 

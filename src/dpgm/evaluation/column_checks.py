@@ -6,7 +6,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.fields import OTHER
+from dpgm.data.labels import OTHER
 from dpgm.evaluation.chance import deviations
 from dpgm.evaluation.column_metrics import ColumnComparison, share_error
 from dpgm.evaluation.findings import (

@@ -27,7 +27,8 @@ from dpgm.data.read.frames import (
     without_column,
 )
 from dpgm.data.read.pandas_columns import drafted_column
-from dpgm.data.records import Records, sort_rows
+from dpgm.data.records import Records
+from dpgm.data.rows import sort_rows
 from dpgm.errors import UsageError
 from dpgm.evaluation.raw_columns import (
     NO_NOTES,

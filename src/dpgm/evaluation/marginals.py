@@ -302,7 +302,7 @@ def table_pairs(real: Records, synthetic: Records) -> TablePairs:
         raise UsageError("the domain has fewer than two categorical or numeric columns.")
     fields = [real.domain.fields[at] for at in columns]
     names = tuple(field.name for field in fields)
-    bins = [field.bins or 0 if field.kind == "numeric" else 0 for field in fields]
+    bins = [field.equal_bins for field in fields]
     widths = [real.domain.blocks[at].width + 1 for at in columns]  # one more for rows without a value
     sides = [[field_codes(r, at) for at in columns] for r in (real, synthetic)]
     size = len(columns)

@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Categorical, Domain, ItemSet, Numeric
-from dpgm.data.encoding import TRUTH
-from dpgm.data.fields import OTHER
-from dpgm.data.inspect.drafting import PADDED_SHARE
+from dpgm.data.inspect.seen import PADDED_SHARE
 from dpgm.data.items import flat_column, is_list, plain_name
+from dpgm.data.kinds.boolean import TRUTH
+from dpgm.data.labels import OTHER
 from dpgm.data.records import Records
 from dpgm.data.values import DATE_PATTERNS, fitting_patterns, parse_dates
 

@@ -6,7 +6,7 @@ nothing reads them but people.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from dpgm.data.fields import OTHER
+from dpgm.data.labels import OTHER
 from dpgm.evaluation.findings import CLOSE, COPIES, NAMED, ROUGH, USEFUL, Finding
 from dpgm.evaluation.raw_columns import value_text
 from dpgm.validation import counted

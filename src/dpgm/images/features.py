@@ -43,7 +43,7 @@ class ImageLayout:
         Raises:
             UsageError: the domain has other fields.
         """
-        images = [field for field in domain.fields if isinstance(field, Image)]
+        images = [field.image for field in domain.fields if field.image is not None]
         if len(images) != 1:
             raise UsageError(f"an image generator needs a domain with one image field; this one has {len(images)}.")
         start = domain.offsets[domain.fields.index(images[0])]

@@ -41,7 +41,7 @@ class ImageStrategy(Strategy):
         if (paper := super().refuses(config, domain)) is not None:
             return paper
         rest = [] if domain is None else [field for field in domain.fields if field.name != domain.label]
-        if len(rest) != 1 or rest[0].kind != "image":
+        if len(rest) != 1 or rest[0].image is None:
             return "`model` image needs a domain of one image and at most a label; use auto or another model."
         return None
 

@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.data.records import Records, row_pointers
+from dpgm.data.records import Records
+from dpgm.data.rows import row_pointers
 from dpgm.kernels import network_kernels
 from dpgm.mechanisms.query import View
 from dpgm.networks.batch import (

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from dpgm.data.domain import Domain
-from dpgm.data.records import Records, concatenate, index_dtype, row_pointers
+from dpgm.data.records import Records, concatenate
+from dpgm.data.rows import index_dtype, row_pointers
 from dpgm.errors import ArtefactError
 from dpgm.networks.model import Model
 from dpgm.networks.rbm import RBM

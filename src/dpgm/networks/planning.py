@@ -54,7 +54,7 @@ def refines(network: type[Model], domain: Domain | None, settings: NetworkSettin
 
     VAEs only, since the moments of an RBM are not known; not of images, which have too many pixels for pairs.
     """
-    images = domain is not None and any(field.kind == "image" for field in domain.fields)
+    images = domain is not None and domain.image is not None
     return network is VAE and settings.calibrate and not images
 
 

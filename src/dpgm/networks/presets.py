@@ -91,8 +91,8 @@ def _assumed_frequencies(domain: Domain, rules: NetworkRules) -> NDArray[np.floa
     """Prior frequency of every item and pixel; 0 in table columns."""
     assumed = np.zeros(domain.width)
     for field, start in zip(domain.fields, domain.offsets, strict=True):
-        if field.kind == "image":
+        if field.image is not None:
             assumed[start : start + field.width] = rules.pixels_on
-        elif field.kind == "items":
+        elif field.is_set:
             assumed[start : start + field.width] = min(rules.items_per_record / field.width, MOST_FREQUENT)
     return assumed

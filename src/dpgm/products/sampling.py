@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpgm.data.domain import Domain
-from dpgm.data.records import Records, index_dtype, row_pointers
+from dpgm.data.records import Records
+from dpgm.data.rows import index_dtype, row_pointers
 from dpgm.kernels.compiled import HAS_NUMBA
 from dpgm.kernels.set_kernels import balance as exchange_items
 from dpgm.products.rules import SAMPLING

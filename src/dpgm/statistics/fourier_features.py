@@ -182,9 +182,9 @@ def expected_profile(domain: Domain) -> Tensor:
     """
     parts = []
     for field in domain.fields:
-        if field.kind == "image":
+        if field.image is not None:
             filled = field.width / 8
-        elif field.kind == "items":
+        elif field.is_set:
             filled = math.sqrt(field.width) / 3
         else:
             filled = 1.0
@@ -222,10 +222,10 @@ def _blur_images(frequencies: Tensor, domain: Domain) -> None:
     between strokes a few pixels wide.
     """
     for field, start in zip(domain.fields, domain.offsets, strict=True):
-        if field.kind == "image":
-            for plane in range(start, start + field.width, field.pixels):  # one per grey level but the first
-                image = frequencies[plane : plane + field.pixels].view(field.height, field.columns, -1)
-                across = torch.einsum("ba,bcf,cd->adf", _blurring(field.height), image, _blurring(field.columns))
+        if (shape := field.image) is not None:
+            for plane in range(start, start + field.width, shape.pixels):  # one per grey level but the first
+                image = frequencies[plane : plane + shape.pixels].view(shape.height, shape.columns, -1)
+                across = torch.einsum("ba,bcf,cd->adf", _blurring(shape.height), image, _blurring(shape.columns))
                 image.copy_(across * math.sqrt(1 / BLURRED_DISTANCE))
 
 

@@ -24,7 +24,8 @@ from dpgm.data.number_grids import (
     unit_slot,
     year_slot,
 )
-from dpgm.data.open_records import NumberColumn, OpenRecords
+from dpgm.data.open_columns import NumberColumn
+from dpgm.data.open_records import OpenRecords
 from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.statistics.statistic import Floats, Ints, Words
 

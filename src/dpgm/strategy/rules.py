@@ -9,7 +9,7 @@ estimates with whole fits.
 from dataclasses import dataclass
 
 from dpgm.data.domain import Domain, ItemSet
-from dpgm.data.records import index_dtype
+from dpgm.data.rows import index_dtype
 from dpgm.data.stores import PROCESS_BYTES
 from dpgm.statistics.fourier_features import expected_profile
 

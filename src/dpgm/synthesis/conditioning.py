@@ -20,7 +20,6 @@ from torch import Tensor
 
 from dpgm.data.condition_text import one_of, parse_condition, value_text
 from dpgm.data.conditions import (
-    LABELLED,
     MISSING,
     All,
     AnyOf,
@@ -32,11 +31,8 @@ from dpgm.data.conditions import (
     Rule,
     Same,
     check_values,
-    labels_of,
-    positions_of,
 )
-from dpgm.data.domain import Domain
-from dpgm.data.number_fields import SECONDS
+from dpgm.data.domain import Domain, Field
 from dpgm.errors import UsageError
 from dpgm.products.model import Products
 from dpgm.strategy.protocol import Generator, ProductMixture
@@ -266,8 +262,8 @@ class _Builder:
 
     def _labels(self, condition: OneOf, negated: bool) -> list[Box]:
         field = self._fields[condition.field]
-        allowed = positions_of(condition, field)
-        if field.kind in ("items", "image"):
+        allowed = field.positions_with(condition.values)
+        if field.is_set:
             items = np.flatnonzero(allowed).tolist()
             if negated:
                 return [{(field.name, item): ABSENT for item in items}]
@@ -277,9 +273,9 @@ class _Builder:
             mask = self._with_missing(field, mask)
         return _one_column(field, mask)
 
-    def _with_missing(self, field: Any, mask: Mask) -> Mask:
+    def _with_missing(self, field: Field, mask: Mask) -> Mask:
         """The mask with the position of missing values set to `unknown`: comparisons with them are neither."""
-        if not getattr(field, "missing", False):
+        if not field.may_be_missing:
             return mask
         mask = mask.copy()
         mask[-1] = self._unknown
@@ -287,13 +283,13 @@ class _Builder:
 
     def _same(self, condition: Same, negated: bool) -> list[Box]:
         first, second = self._fields[condition.first], self._fields[condition.second]
-        if "items" in (first.kind, second.kind) or "image" in (first.kind, second.kind):
+        if first.is_set or second.is_set:
             self.exact = False
             return [{}]
         boxes: list[Box] = []
-        for label in labels_of(first):
-            ours = positions_of(OneOf(first.name, (label,)), first)
-            theirs = positions_of(OneOf(second.name, (label,)), second)
+        for label in first.labels:
+            ours = first.positions_with([label])
+            theirs = second.positions_with([label])
             theirs = self._with_missing(second, ~theirs if negated else theirs)
             if theirs.any():
                 boxes.append({(first.name, -1): ours, (second.name, -1): theirs})
@@ -303,7 +299,7 @@ class _Builder:
         operator = _OPPOSITE[condition.operator] if negated else condition.operator
         names = list(dict.fromkeys(name for _, name in condition.terms))
         factors = [sum(factor for factor, name in condition.terms if name == one) for one in names]
-        ranges = [position_ranges(self._fields[name]) for name in names]
+        ranges = [self._fields[name].position_ranges() for name in names]
         if len(names) > 2 or any(one is None for one in ranges):
             self.exact = False
             return [{}]
@@ -321,9 +317,9 @@ class _Builder:
                 boxes.append({(names[0], -1): _only(field, at), (names[1], -1): mask})
         return boxes + self._unknown_first(field)
 
-    def _unknown_first(self, field: Any) -> list[Box]:
+    def _unknown_first(self, field: Field) -> list[Box]:
         """The box in which the first of two fields is missing, if unknown comparisons are allowed."""
-        passes = self._unknown and getattr(field, "missing", False)
+        passes = self._unknown and field.may_be_missing
         return [{(field.name, -1): _only(field, field.width - 1)}] if passes else []
 
     def _decided(self, name: str, ends: Floats, operator: Operator) -> Mask:
@@ -337,44 +333,14 @@ class _Builder:
         return self._with_missing(field, mask)
 
 
-def _one_column(field: Any, mask: Mask) -> list[Box]:
+def _one_column(field: Field, mask: Mask) -> list[Box]:
     return [{(field.name, -1): mask}] if mask.any() else []
 
 
-def _only(field: Any, at: int) -> Mask:
+def _only(field: Field, at: int) -> Mask:
     mask = np.zeros(field.width, dtype=np.bool_)
     mask[at] = True
     return mask
-
-
-def position_ranges(field: Any) -> tuple[Floats, Floats] | None:
-    """Lowest and highest value of every position (but missing) of a field of numbers; in days for dates."""
-    if field.kind == "numeric" and field.bins:
-        bins = np.arange(field.bins + 1)
-        if field.integer:
-            span = int(field.high - field.low) + 1
-            starts = int(field.low) - (-bins * span // field.bins)
-            return starts[:-1].astype(np.float64), (starts[1:] - 1).astype(np.float64)
-        edges = field.low + bins * (field.high - field.low) / field.bins
-        return edges[:-1], edges[1:]
-    if getattr(field, "after", None) is not None:
-        return None  # positions are times since another date
-    if hasattr(field, "atoms") and hasattr(field, "starts"):
-        edges = np.asarray(field.edges, dtype=np.float64)
-        starts = np.asarray(field.starts, dtype=np.int64)
-        after = np.append(starts[1:], max(len(edges) - 1, 0))[: len(starts)]
-        step = 1.0 if field.format.in_steps else 0.0
-        lows = np.concatenate([field.atoms, edges[starts] if len(starts) else []])
-        highs = np.concatenate([field.atoms, edges[after] - step if len(starts) else []])
-        scale = _tick_size(field.format)
-        return lows * scale, highs * scale
-    return None
-
-
-def _tick_size(format: Any) -> float:
-    if format.kind == "decimal":
-        return float(10.0**-format.decimals)
-    return SECONDS[format.unit] / SECONDS["day"] if format.kind == "datetime" else 1.0
 
 
 # -- conditions as users write them --------------------------------------------------------------------------------
@@ -431,14 +397,14 @@ def _named(domain: Domain, text: str) -> list[Condition]:
     """Every interpretation of a text as `label` or `field=label`; names and labels may contain `=` themselves."""
     found = []
     for field in domain.fields:
-        if field.kind not in LABELLED or field.kind == "image":
+        if not field.has_labels or field.image is not None:
             continue
-        labels = labels_of(field)
-        readings = [text] if field.kind in ("items", "categorical") else []
+        labels = field.labels
+        readings = [text] if field.lists_values else []
         if text.startswith(f"{field.name}="):
             readings.append(text[len(field.name) + 1 :])
         for reading in dict.fromkeys(readings):
-            may_be_missing = getattr(field, "missing", False) and reading == MISSING
+            may_be_missing = field.may_be_missing and reading == MISSING
             if reading in labels or may_be_missing:
                 found.append(one_of(field, [reading]))
     return found

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Categorical, Date, DateTime, Domain, Field, ItemSet, Label, Numeric
-from dpgm.data.number_fields import SECONDS, OpenNumber
+from dpgm.data.kinds.open_number import OpenNumber
+from dpgm.data.number_format import SECONDS
 from dpgm.data.number_grids import BOUND_SLOTS, MOST_PLACES, UNITS, YEARS, clock_day, grid_of, needs_atoms
 from dpgm.data.open_records import OpenRecords
 from dpgm.data.records import Records

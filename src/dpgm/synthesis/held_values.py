@@ -6,7 +6,7 @@ what it adds to it, and sorted pairs give the sums. Pairs are kept on disk where
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias, overload
+from typing import TypeAlias, overload
 
 import numpy as np
 import torch
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpgm.data.domain import Domain
-from dpgm.data.open_records import NumberColumn, OpenRecords, RawColumn, SetColumn
+from dpgm.data.open_columns import NumberColumn, OpenColumn
+from dpgm.data.open_records import OpenRecords
 from dpgm.data.stores import NumberStore
 from dpgm.mechanisms.randomness import Randomness
 from dpgm.mechanisms.threshold import Value, weighted
@@ -38,7 +39,7 @@ class HeldValues:
         totals = [np.zeros(len(known), dtype=np.int64) for known in labels]
         pairs = [NumberStore(np.complex128, limit) for _ in columns]
         for piece in self._records.pieces():
-            held = [_values_of(*pair) for pair in zip(piece.columns, self._ranges, strict=True)]
+            held = [column.held(bounds) for column, bounds in zip(piece.columns, self._ranges, strict=True)]
             weights = _weights([rows for rows, _ in held], len(piece), cap, randomness)
             for column, (_, values), weight, total, store in zip(
                 columns, held, weights, totals, pairs, strict=True
@@ -97,27 +98,9 @@ class Values(Sequence[Value]):
         return name, int(value) if value == int(value) else float(value)
 
 
-def _labels(column: RawColumn) -> Sequence[str]:
+def _labels(column: OpenColumn) -> Sequence[str]:
     """The labels to be discovered of a column."""
-    return () if isinstance(column, NumberColumn) or column.vocabulary is None else column.vocabulary.labels
-
-
-def _values_of(column: RawColumn, bounds: tuple[float, float] | None) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Rows and values to be discovered of a column: codes of labels, or ticks within `bounds`.
-
-    Empty if there is nothing to discover: numbers without `bounds`, and columns without a vocabulary.
-    """
-    if isinstance(column, NumberColumn):
-        if bounds is None:
-            return np.empty(0, dtype=np.int64), np.empty(0)
-        rows = np.flatnonzero((column.ticks >= bounds[0]) & (column.ticks <= bounds[1]))  # false where missing
-        return rows, column.ticks[rows]
-    if column.vocabulary is None:
-        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    if isinstance(column, SetColumn):
-        return np.repeat(np.arange(len(column.indptr) - 1), np.diff(column.indptr)), column.codes.astype(np.int64)
-    rows = np.flatnonzero(column.codes >= 0)
-    return rows, column.codes[rows].astype(np.int64)
+    return () if column.vocabulary is None else column.vocabulary.labels
 
 
 def _weights(

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.domain import ShapedNumber
-from dpgm.data.number_fields import LARGEST_TICK, OpenNumber
+from dpgm.data.kinds.open_number import OpenNumber
+from dpgm.data.number_format import LARGEST_TICK
 from dpgm.data.number_grids import YEARS, Grid, bound_exponent, hour_slot, slot_range, year_range
 from dpgm.statistics.shrinkage import onto_simplex
 from dpgm.strategy.discovery_rules import DiscoveryRules

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from dpgm import validation
-from dpgm.data.conditions import LABELLED, Condition, Rule, Unique, Values, fields_of, numbers_of, truth
+from dpgm.data.conditions import Condition, Rule, Unique, Values, fields_of, numbers_of, truth
 from dpgm.data.decoding import decode
 from dpgm.data.domain import Domain, ItemSet
 from dpgm.data.encoding import TableEncoder
@@ -28,7 +28,7 @@ from dpgm.data.records import Records, concatenate
 from dpgm.data.writers import RecordWriter
 from dpgm.errors import UsageError
 from dpgm.strategy.protocol import Generator, Progress, silent
-from dpgm.synthesis.conditioning import Where, condition_generator, parse_where, position_ranges
+from dpgm.synthesis.conditioning import Where, condition_generator, parse_where
 
 if TYPE_CHECKING:
     from dpgm.synthesis.release import Release
@@ -162,7 +162,7 @@ class RecordFilter:
         self._seen: list[set[Any]] = [set() for _ in self._unique]
         conditions = [*(rule.condition for rule in self._rules), *([] if where is None else [where])]
         mentioned = dict.fromkeys(name for condition in conditions for name in fields_of(condition))
-        self._numbers = [name for name in mentioned if domain.field(name).kind not in LABELLED]
+        self._numbers = [name for name in mentioned if not domain.field(name).has_labels]
         # Whether records may be rejected or changed even if their positions meet all conditions.
         self.acts = bool(self._unique) or any(rule.equation is not None for rule in self._rules)
 
@@ -198,7 +198,7 @@ class RecordFilter:
                 implied = implied - factor * values.number(other)
             applies = np.ones(len(records), dtype=np.bool_) if rule.when is None else truth(rule.when, values)[0]
             applies &= ~np.isnan(implied) & ~truth(equation, values)[0] & ~np.isnan(values.number(name))
-            applies &= _allowed(self._domain.field(name), implied)
+            applies &= self._domain.field(name).holds_number(implied)
             if applies.any():
                 records = self._replaced(records, name, np.where(applies, implied, values.number(name)))
         return records
@@ -235,22 +235,9 @@ class RecordFilter:
         return new
 
 
-def _allowed(field: Any, numbers: Any) -> Any:
-    """Which numbers are values of a field."""
-    allowed = np.isfinite(numbers)
-    ranges = position_ranges(field)
-    if ranges is not None:
-        with np.errstate(invalid="ignore"):
-            allowed &= (numbers >= ranges[0].min() - 1e-9) & (numbers <= ranges[1].max() + 1e-9)
-    form = getattr(field, "format", None)
-    if getattr(field, "integer", False) or (form is not None and form.kind in ("integer", "date")):
-        allowed &= numbers == np.rint(numbers)
-    return allowed
-
-
 def with_values(records: Records, root: int, number: int) -> Records:
     """The records of a chunk with values drawn within their bins, which depend on (seed, chunk number) only."""
-    if all(field.kind in LABELLED for field in records.domain.fields) and not getattr(records.domain, "unread", ()):
+    if all(field.has_labels for field in records.domain.fields) and not records.domain.unread:
         return records
     table = decode(records, rng=np.random.default_rng([root, number, 1]))
     return Records(records.domain, records.indptr, records.indices, decoded=table)

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from dpgm import validation
 from dpgm.data.domain import Date, DateTime, Domain, Field, Numeric, ShapedNumber
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
-from dpgm.data.number_fields import OpenNumber, is_day
+from dpgm.data.kinds.open_number import OpenNumber
+from dpgm.data.number_format import is_day
 from dpgm.data.number_grids import MOST_PLACES, UNITS
 from dpgm.errors import ArtefactError, DpgmError, PrivacyWarning, UsageError
 from dpgm.mechanisms.randomness import PRIVATE_NAMES

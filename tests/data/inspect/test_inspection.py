@@ -167,7 +167,7 @@ def test_a_table_of_identifiers_alone_is_refused_in_one_sentence(tmp_path):
 
 
 def test_identifiers_are_known_in_files_of_more_rows_than_values_are_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr("dpgm.data.inspect.drafting._MOST_VALUES", 500)
+    monkeypatch.setattr("dpgm.data.inspect.seen._MOST_VALUES", 500)
     rows = 3000
     numbers = [(at * 7919) % rows for at in range(rows)]
     lines = [f"{at},{numbers[at]},k{numbers[at]:05d},{at % 3},person{at % 700:03d}" for at in range(rows)]

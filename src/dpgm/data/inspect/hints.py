@@ -16,8 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpgm.data.fields import INDEX
-from dpgm.data.person_columns import identifies_persons
 from dpgm.data.values import without_signs
 
 _MARK = "[. '\u00a0\u202f]"  # between thousands
@@ -83,9 +81,6 @@ _PLACEHOLDER_DATE = re.compile(
     r"^(9999|2999)\D|\D(9999|2999)\b|^1900-01-01|^1899-12-3[01]|^0001-01-01|^01[./-]01[./-](1900|0001)"
 )
 _MOST_PLACEHOLDERS = 3
-_IDS = {"id", "identifier", "uid", "uuid", "mrn", "ssn", "nr", "nummer"}
-_INDEXES = {INDEX, "Unnamed: 0", "__index_level_0__"}  # as read here, by pandas, and in Parquet files of pandas
-_PERSONS = {"user", "person", "patient", "customer", "client", "member", "visitor", "kunde", "employee", "student"}
 _MIN_JOINED = 3  # distinct cells with a separator, before it may separate items
 # Codes for missing values: nines, eights and sevens (in surveys: unknown, refused, does not apply), -1, and those with
 # decimals that weather stations write.
@@ -236,40 +231,6 @@ def joining_mark(cells: Collection[str]) -> str | None:
         if joined >= _MIN_JOINED and len(parts) < len(cells):
             return separator
     return None
-
-
-def called_id(name: str) -> bool:
-    """Whether the name of a column is usual for identifiers.
-
-    >>> [called_id(name) for name in ("patient_id", "orderId", "Schüler-Nr.", "humid", "valid")]
-    [True, True, True, False, False]
-    """
-    return bool(_words(name) & _IDS) or name.lower().endswith(("_no", "number", "nummer", "key"))
-
-
-def is_identifier(name: str) -> bool:
-    """Whether a name says that a column identifies rows or persons (and not shops or products, which may repeat).
-
-    >>> [is_identifier(name) for name in ("id", "ID", "patient_id", "userId", "ssn", "card_no", "product_id", "user")]
-    [True, True, True, True, True, True, False, False]
-    """
-    words = _words(name)
-    by_words = bool(words & _IDS) and (words <= _IDS or bool(words & _PERSONS))
-    return is_index(name) or identifies_persons(name) or by_words
-
-
-def is_index(name: str) -> bool:
-    """Whether a column has the name that row numbers or row names get for want of their own."""
-    return name in _INDEXES
-
-
-def names_persons(name: str) -> bool:
-    """Whether the name of a column is usual for persons."""
-    return bool(_words(name) & _PERSONS) or called_id(name)
-
-
-def _words(name: str) -> set[str]:
-    return set(re.findall(r"[^\W\d_]+", re.sub("([a-z])([A-Z])", r"\1 \2", name).lower()))
 
 
 def unknown_codes(numbers: NDArray[np.float64], usual: Sequence[float] = _CODES) -> tuple[float, ...]:

@@ -14,12 +14,11 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from dpgm.data.domain import Boolean, Categorical, Date, Domain, Field, Image, ItemSet, Numeric, ShapedNumber
+from dpgm.data.domain import Categorical, Domain, ItemSet
 from dpgm.data.domain_file import save_domain
 from dpgm.data.formats import Source
 from dpgm.data.inspect.drafting import Drafted, draft_table
 from dpgm.data.items import flat_column, plain_name
-from dpgm.data.number_fields import DISCOVER
 from dpgm.data.read.columns import Columns, is_binary
 from dpgm.data.read.delimited import SEPARATORS, SPACE, distinct_names, has_content, is_number, split_cells
 from dpgm.data.read.frames import checked_frame, column_names, frame_columns, is_frame
@@ -32,7 +31,6 @@ from dpgm.data.read.parquet import parquet_columns
 from dpgm.data.read.readers import columns_of_files, format_name, located, read_files
 from dpgm.data.records import Records
 from dpgm.errors import InputError, UsageError
-from dpgm.validation import counted
 
 _FIRST_ROWS = 2000
 # Baskets of three or more items hardly ever have equal lengths: if this share of rows is as wide as the first, the file
@@ -98,7 +96,7 @@ class Inspection(Drafted):
         if self.confirm:
             return [*head, *self._checklist()]
         origin = "draft, derived from the data" if self.domain_is_draft else "given or public by nature"
-        listed = [f"  {field.name}: {_describe(field)}" for field in self.domain.fields[:_MAX_LISTED]]
+        listed = [f"  {field.name}: {field.described()}" for field in self.domain.fields[:_MAX_LISTED]]
         if len(self.domain.fields) > _MAX_LISTED:
             listed.append(f"  ... and {len(self.domain.fields) - _MAX_LISTED} more")
         return [
@@ -182,29 +180,6 @@ def _listed(names: Sequence[str]) -> str:
 
 def _suggest_after(first: str, last: str) -> str:
     return f"or, better, `after: {first}` in the line of {last}: {_AFTER}"
-
-
-def _describe(field: Field) -> str:
-    missing = ", may be missing" if getattr(field, "missing", False) else ""
-    if isinstance(field, ItemSet):
-        return counted(field.width, "item")
-    if isinstance(field, Categorical):
-        return f"{counted(len(field.values), 'value')}{missing}"
-    if isinstance(field, Numeric):
-        kind = "whole numbers" if field.integer else "numbers"
-        bins = "bins to be found" if field.bins is None else f"{field.bins} bins"
-        return f"{kind} from {field.low} to {field.high}, {bins}{missing}"
-    if isinstance(field, Image):
-        levels = "" if field.levels == 2 else f", {field.levels} grey levels"
-        white = "" if field.white is None else f", white {field.white}"
-        return f"image of {field.height} x {field.columns}{levels}{white}"
-    if isinstance(field, Boolean):
-        return f"true or false{missing}"
-    if isinstance(field, ShapedNumber):
-        return f"numbers, {len(field.atoms)} popular values and {len(field.starts)} bins{missing}"
-    is_open = DISCOVER in (field.low, field.high)
-    span = ", range to be found" if is_open else f" from {field.low} to {field.high}"
-    return ("dates" if isinstance(field, Date) else "times") + span
 
 
 def inspect_file(
@@ -292,8 +267,9 @@ def draft_frame(
 
 def _darkness(records: Records) -> Iterator[str]:
     """A warning for every field of grey images in which no pixel has the highest level."""
-    for image, start in zip(records.domain.fields, records.domain.offsets, strict=True):
-        if not isinstance(image, Image) or image.levels == 2:
+    for field, start in zip(records.domain.fields, records.domain.offsets, strict=True):
+        image = field.image
+        if image is None or image.levels == 2:
             continue
         brightest = 0
         for piece in records.pieces():
@@ -315,9 +291,8 @@ def held_by_one(records: Records) -> int:
         counts += np.bincount(chunk.indices, minlength=records.width)
     total = 0
     for field, start in zip(records.domain.fields, records.domain.offsets, strict=True):
-        if isinstance(field, (ItemSet, Categorical)):
-            named = len(field.items) if isinstance(field, ItemSet) else len(field.values)
-            total += int(np.count_nonzero(counts[start : start + named] == 1))
+        if field.lists_values:
+            total += int(np.count_nonzero(counts[start : start + len(field.labels)] == 1))
     return total
 
 

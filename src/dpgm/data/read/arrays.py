@@ -24,7 +24,13 @@ from dpgm.data.read.pictures import (
     with_default_threshold,
 )
 from dpgm.data.read.storage import join_records
-from dpgm.data.records import WHITE, Records, level_bits, nearest_levels, row_pointers, sort_rows
+from dpgm.data.records import (
+    WHITE,
+    Records,
+    level_bits,
+    nearest_levels,
+)
+from dpgm.data.rows import row_pointers, sort_rows
 from dpgm.errors import InputError, ResourceError, UsageError
 
 ARRAYS = ("npz", "npy", "idx", "png")  # formats read here

@@ -14,9 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpgm.data.domain import Domain, Image, ItemSet, Numeric, ShapedNumber
+from dpgm.data.domain import Domain, ItemSet
 from dpgm.data.encoding import TableEncoder
-from dpgm.data.fields import INDEX
 from dpgm.data.formats import Layout, Shape, Source
 from dpgm.data.items import (
     Items,
@@ -33,10 +32,18 @@ from dpgm.data.items import (
     set_codes,
     split_lists,
 )
+from dpgm.data.kinds.items import SetField
+from dpgm.data.labels import INDEX
 from dpgm.data.person_columns import named_like_persons
 from dpgm.data.read.options import NEEDS_DOMAIN, ReadOptions
 from dpgm.data.read.storage import Persons, join_records, limit_rows_per_person
-from dpgm.data.records import Records, index_dtype, row_pointers, sort_rows, take_rows
+from dpgm.data.records import Records
+from dpgm.data.rows import (
+    index_dtype,
+    row_pointers,
+    sort_rows,
+    take_rows,
+)
 from dpgm.data.stores import NumberStore, RowStore
 from dpgm.data.values import Place, floats, in_column, required_floats, with_plain_numbers, written_numbers
 from dpgm.errors import InputError, UsageError
@@ -385,7 +392,7 @@ def _encoder(columns: Columns, domain: Domain, options: ReadOptions) -> Callable
             f"{columns.file}: the domain names the column {absent[0]!r}, which the file does not have{listed};"
             " correct the domain or the file, or say that the file has no header with `header=False`."
         )
-    numeric = [field.name for field in domain.fields if isinstance(field, (Numeric, ShapedNumber))]
+    numeric = [field.name for field in domain.fields if field.reads_numbers]
     encoder = TableEncoder(domain, options.missing, options.strip_suffix, options.item_separator)
 
     def encode(chunk: Chunk) -> Records:
@@ -419,7 +426,7 @@ def _binary_encoder(
     return encode
 
 
-def _positions_of(names: list[str], field: ItemSet | Image, file: str) -> list[int]:
+def _positions_of(names: list[str], field: SetField, file: str) -> list[int]:
     """The position of every column in the domain, -1 for unknown columns; refuses an item without a column."""
     if isinstance(field.items[0], int):
         table = {str(label): at for at, label in enumerate(field.items)}

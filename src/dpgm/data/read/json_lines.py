@@ -14,7 +14,6 @@ from typing import IO, Any, TypeAlias
 
 import pyarrow as pa
 
-from dpgm.data.domain import Image, ItemSet
 from dpgm.data.formats import Shape
 from dpgm.data.read.columns import Chunk, Columns
 from dpgm.data.read.lines import BLOCK, MAX_LINE, blocks_of
@@ -62,7 +61,7 @@ def json_columns(source: Input, options: ReadOptions, *, array: bool, draft: boo
             members |= {str(label): object_texts for label in domain.item_set.items}
         else:
             for field in domain.fields:
-                members[field.name] = object_lists if isinstance(field, (ItemSet, Image)) else object_texts
+                members[field.name] = object_lists if field.holds_lists else object_texts
     if draft:
         members = {name: any_type(read) for name, read in members.items()}
     chunks = _chunks(source, json_rows(source, options, array=array), options, shape, members)

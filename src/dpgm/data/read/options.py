@@ -11,9 +11,10 @@ from functools import cached_property
 from typing import TypedDict, Unpack
 
 from dpgm import validation
-from dpgm.data.domain import Domain, Image, ItemSet
+from dpgm.data.domain import Domain
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.formats import Shape, check_shape, format_of
+from dpgm.data.kinds.items import SetField
 from dpgm.data.stores import PROCESS_BYTES, MemoryLimit, bytes_of, rows_share, size_text
 from dpgm.data.values import NumberStyle
 from dpgm.errors import ResourceError, UsageError
@@ -117,7 +118,7 @@ class ReadOptions:
             domain = domain.declared_public()
         if domain is not None and self.item_separator:  # samples are written with it
             domain = _with_separator(domain, self.item_separator)
-        if self.item_separator is None and domain is not None and isinstance(domain.item_set, ItemSet):
+        if self.item_separator is None and domain is not None and domain.item_set is not None:
             object.__setattr__(self, "item_separator", domain.item_set.separator)
         object.__setattr__(self, "domain", domain)
         if isinstance(self.missing, str) or not all(isinstance(text, str) for text in self.missing):
@@ -184,7 +185,7 @@ class ReadOptions:
             )
 
     @property
-    def item_set(self) -> ItemSet | Image | None:
+    def item_set(self) -> SetField | None:
         """The only field of the domain, if that is an item set or an image."""
         return None if self.public_domain is None else self.public_domain.item_set
 
@@ -266,7 +267,7 @@ def options_from(options: ReadOptions | None, **keywords: Unpack[ReadKeywords]) 
 
 def _with_separator(domain: Domain, separator: str) -> Domain:
     """The domain, whose item sets have the separator that the options state."""
-    columns = (replace(one, separator=separator) if isinstance(one, ItemSet) else one for one in domain.columns)
+    columns = (column.with_separator(separator) for column in domain.columns)
     return replace(domain, fields=tuple(columns), unread=())  # type: ignore[arg-type]
 
 

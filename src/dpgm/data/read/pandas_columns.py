@@ -6,17 +6,14 @@ other row. Each category that occurs is converted once, by the same code as an o
 """
 
 import datetime
-import json
 import re
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from dpgm.data.domain import Date, DateTime, Field, Image, ItemSet, Numeric, ShapedNumber
+from dpgm.data.domain import Field
 from dpgm.data.values import (
     Place,
     Reader,
@@ -27,7 +24,6 @@ from dpgm.data.values import (
     numbered,
     object_lists,
     object_texts,
-    seconds_of,
 )
 from dpgm.errors import InputError
 
@@ -61,9 +57,10 @@ def type_of(series: Any) -> pa.DataType:
 
 def column_of_field(series: Any, name: str, field: Field | None = None) -> Any:
     """A column as the domain describes it, item sets as lists; without a field, as numbers, times or texts."""
-    if isinstance(field, (ItemSet, Image)):
-        return _converted(series, name, _listed_objects, fixed=False)
-    column = _converted(series, name, partial(_objects, field=field))
+    read = object_texts if field is None else field.from_objects
+    if field is not None and field.holds_lists:
+        return _converted(series, name, read, fixed=False)
+    column = _converted(series, name, read)
     # Without a value the dtype says nothing: a gap is read the same in a column of times and in one of objects.
     return column if field is None or column.null_count < len(column) else pa.nulls(len(column))
 
@@ -146,39 +143,6 @@ def _python_time(value: Any) -> Any:
         return value
 
 
-def _objects(values: Sequence[Any], place: Place, field: Field | None = None) -> pa.Array:
-    """Numbers, texts, booleans, dates and times."""
-    if isinstance(field, (Numeric, ShapedNumber)):  # booleans are numbers, as in a column of booleans
-        values = [int(value) if isinstance(value, (bool, np.bool_)) else value for value in values]
-    if isinstance(field, (Date, DateTime, ShapedNumber)) and field.pattern is not None:
-        return _dates_and_texts(values, field.pattern, place)
-    return object_texts(values, place)
-
-
-def _dates_and_texts(values: Sequence[Any], pattern: str, place: Place) -> pa.Array:
-    """Times from a mixed column: date objects unchanged, as in a column of dates, and texts by their pattern."""
-    texts, nothing = object_texts(values, place), pa.scalar(None, type=pa.string())
-    is_date = np.array([isinstance(value, datetime.date) for value in values], dtype=np.bool_)
-    dates, no_date = seconds_of(pc.if_else(is_date, texts, nothing), place, ("",))
-    written, no_text = seconds_of(pc.if_else(is_date, nothing, texts), place, ("",), pattern)
-    seconds = np.where(is_date, dates, written).astype(np.int64)
-    return pa.array(seconds, mask=np.where(is_date, no_date, no_text)).cast(pa.timestamp("s"))
-
-
-def _listed_objects(values: Sequence[Any], place: Place) -> pa.Array:
-    """Lists of items, of which some may be written as JSON texts."""
-    return object_lists([_listed(value) for value in values], place)
-
-
-def _listed(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value) if value.strip() else None
-    except (ValueError, RecursionError):
-        return value  # refused later, with its row
-
-
 def _item_objects(values: Sequence[Any], place: Place) -> pa.Array:
     """One item or a list of items per row."""
     if set(map(type, values)) <= {str, type(None)}:
@@ -197,4 +161,4 @@ def _drafted_objects(values: Sequence[Any], place: Place) -> pa.Array:
                 return pa.array(values, type=stored, from_pandas=True)
             except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
                 break  # out of the range of Arrow
-    return any_type(_objects)(values, place)
+    return any_type(object_texts)(values, place)

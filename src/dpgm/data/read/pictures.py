@@ -21,7 +21,8 @@ from dpgm.data.encoding import TableEncoder
 from dpgm.data.read.opening import Input, check_regular, locate, open_bytes, picture_files, read_all
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.read.storage import join_records
-from dpgm.data.records import WHITE, Records, index_dtype
+from dpgm.data.records import WHITE, Records
+from dpgm.data.rows import index_dtype
 from dpgm.data.stores import MemoryLimit
 from dpgm.errors import InputError, ResourceError
 

@@ -9,28 +9,14 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 import pyarrow as pa
 
-from dpgm.data.domain import (
-    Boolean,
-    Categorical,
-    Date,
-    DateTime,
-    Domain,
-    Field,
-    Identifier,
-    Ignored,
-    ItemSet,
-    Numeric,
-    Unread,
-)
+from dpgm.data.domain import Domain, Ignored, ItemSet
 from dpgm.data.formats import Source, format_of
-from dpgm.data.inspect.hints import is_identifier
-from dpgm.data.items import is_list
-from dpgm.data.number_fields import DISCOVER
+from dpgm.data.kinds import column_of_type
 from dpgm.data.open_records import OpenRecords
 from dpgm.data.person_columns import person_advice
 from dpgm.data.read.arrays import ARRAYS, read_array
@@ -43,7 +29,6 @@ from dpgm.data.read.opening import Input, locate, picture_files
 from dpgm.data.read.options import Paths, ReadKeywords, ReadOptions, options_from
 from dpgm.data.read.parquet import parquet_columns, row_groups
 from dpgm.data.records import Records
-from dpgm.data.values import is_text
 from dpgm.errors import InputError, PrivacyWarning, UsageError
 
 _BASKET_FORMATS = ("fimi",)
@@ -153,7 +138,7 @@ def _with_schema_domain(source: Input, options: ReadOptions) -> ReadOptions:
     modelled = [
         entry.name
         for entry in columns.schema
-        if entry.name != options.person and not isinstance(_field_of(entry.name, entry.type), (Ignored, Identifier))
+        if entry.name != options.person and column_of_type(entry.name, entry.type).is_read
     ]
     only_lists = len(modelled) == 1 and modelled[0] in columns.lists
     if options.stated_shape in ("basket", "long") or only_lists or set(columns.names) <= set(columns.booleans):
@@ -247,7 +232,7 @@ def read_with_discovery(
             raise UsageError(
                 "the domain leaves nothing to discover; leave out `discover`, or say `discover: true` in it."
             )
-        if not isinstance(domain.item_set, ItemSet) or not domain.item_set.discover:
+        if domain.item_set is None or not domain.item_set.finds_labels:
             return read(options)
     elif not options.discover:
         return read(options)
@@ -269,39 +254,17 @@ def domain_of_schema(schema: pa.Schema, *, person: str | None = None) -> Domain:
     >>> [field.kind for field in domain_of_schema(pa.schema({"age": pa.int64(), "ward": pa.string()})).fields]
     ['numeric', 'categorical']
     """
-    fields: list[Field | Unread] = [
-        Ignored(entry.name) if entry.name == person else _field_of(entry.name, entry.type) for entry in schema
+    columns = [
+        Ignored(entry.name) if entry.name == person else column_of_type(entry.name, entry.type) for entry in schema
     ]
-    if all(isinstance(field, (Ignored, Identifier)) for field in fields):
+    if not any(column.is_read for column in columns):
         raise UsageError("no column has a type that can be modelled; state a domain.")
-    for kind, reason in ((Ignored, _NOT_MODELLED), (Identifier, _IDENTIFIER)):
-        names = [repr(one.name) for one in fields if isinstance(one, kind) and one.name != person]
+    for in_samples, reason in ((False, _NOT_MODELLED), (True, _IDENTIFIER)):
+        unread = [one for one in columns if not one.is_read and one.name != person]
+        names = [repr(one.name) for one in unread if one.in_samples == in_samples]
         if names:
             warnings.warn(f"{', '.join(names)}: {reason}", UserWarning, stacklevel=3)
-    return Domain(tuple(fields))  # type: ignore[arg-type]
-
-
-def _field_of(name: str, kind: Any) -> Field | Unread:
-    types = pa.types
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    if types.is_boolean(kind):
-        return Boolean(name, missing=True)
-    if (is_text(kind) or types.is_integer(kind)) and is_identifier(name):
-        return Identifier(name)
-    if types.is_integer(kind):
-        return Numeric(name, DISCOVER, DISCOVER, integer=True)
-    if types.is_decimal(kind):
-        return Numeric(name, DISCOVER, DISCOVER, decimals=max(0, min(int(kind.scale), 12)))
-    if types.is_floating(kind):
-        return Numeric(name, DISCOVER, DISCOVER, decimals=DISCOVER)
-    if types.is_date(kind):
-        return Date(name, DISCOVER, DISCOVER)
-    if types.is_timestamp(kind):
-        return DateTime(name, DISCOVER, DISCOVER, unit=DISCOVER)
-    if is_text(kind):
-        return Categorical(name, discover=True)
-    return ItemSet(name, discover=True) if is_list(kind) else Ignored(name)
+    return Domain.of_columns(columns)
 
 
 def read_share(

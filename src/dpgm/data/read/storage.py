@@ -14,7 +14,8 @@ from dpgm.data.domain import Domain
 from dpgm.data.items import digits_only, empty_as_null
 from dpgm.data.open_records import OpenRecords, join_open
 from dpgm.data.read.person_ids import person_ids
-from dpgm.data.records import Records, index_dtype
+from dpgm.data.records import Records
+from dpgm.data.rows import index_dtype
 from dpgm.data.stores import UNLIMITED, MemoryLimit, RowStore, disk_errors
 from dpgm.data.values import Place, as_texts
 from dpgm.errors import InputError

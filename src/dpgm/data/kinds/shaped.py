@@ -1,63 +1,40 @@
-"""Bins by which numbers are modelled: encoding numbers as bin positions, and drawing numbers within bins.
+"""`ShapedNumber`: a number or date whose popular values and bins a fit has found; and drawing numbers within bins.
 
-A closed `Numeric` has equal bins with values uniform within each. A `ShapedNumber`, discovered privately by a fit, has
-popular values (atoms) with positions of their own, bins of about equal weight for the rest, and a fine histogram within
-each bin.
+It has popular values (atoms) with positions of their own, bins of about equal weight for the rest, and a fine histogram
+within each bin.
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpgm.data.fields import Codes, Modelled, is_whole
-from dpgm.data.number_fields import (
+from dpgm.data.arrow import Array, Table
+from dpgm.data.kinds.base import Cells, CellStyle, Field, Floats, Mask, Reader, Recoder, Rng
+from dpgm.data.kinds.date import dates_and_texts, refuse_after_unless
+from dpgm.data.kinds.numeric import MAX_BINS, numbers_of_booleans
+from dpgm.data.kinds.open_number import NumberField, OpenNumber
+from dpgm.data.labels import Codes
+from dpgm.data.number_format import (
     LARGEST_TICK,
-    MAX_BINS,
     SECONDS,
-    Date,
-    DateTime,
-    Floats,
     NumberFormat,
-    Numeric,
     is_number,
     is_pattern,
+    is_whole,
+    number_format,
 )
+from dpgm.data.open_columns import CodeColumn, NumberColumn, OpenColumn, Positions
+from dpgm.data.values import Place, as_written, object_texts
 
 MAX_CELLS = 100_000
 
 
-def bin_of(field: Numeric, values: NDArray[Any]) -> Codes:
-    """The bin of every number of a closed field, after clamping to its range."""
-    assert field.bins is not None and not isinstance(field.low, str) and not isinstance(field.high, str)  # noqa: PT018
-    above = np.clip(values, field.low, field.high) - field.low
-    if field.integer:
-        whole: Codes = (above.astype(np.int64) * field.bins) // int(field.high - field.low + 1)
-        return whole
-    bins: Codes = np.floor(above * (field.bins / (field.high - field.low))).astype(np.int64)
-    return np.clip(bins, 0, field.bins - 1)
-
-
-def draw_in_bin(field: Numeric, bins: Codes, rng: np.random.Generator) -> NDArray[Any]:
-    """Numbers drawn uniformly within the given bins; whole numbers for an integer field."""
-    assert field.bins is not None and not isinstance(field.low, str) and not isinstance(field.high, str)  # noqa: PT018
-    if field.integer:
-        span = int(field.high - field.low) + 1
-        first = -((-bins * span) // field.bins)
-        after = -((-(bins + 1) * span) // field.bins)
-        return int(field.low) + rng.integers(first, after)
-    step = (field.high - field.low) / field.bins
-    values = field.low + (bins + rng.random(len(bins))) * step
-    middle = field.low + (bins + 0.5) * step
-    # Rounding may push a draw over the edge of its bin; the middle is always inside.
-    return np.where(bin_of(field, values) == bins, values, middle)
-
-
 @dataclass(frozen=True)
-class ShapedNumber(Modelled):
+class ShapedNumber(NumberField):
     """A discovered number or date: popular values, bins for the rest, and a fine histogram within each bin.
 
     Attributes:
@@ -87,7 +64,15 @@ class ShapedNumber(Modelled):
     pattern: str | None = None
     low: float | None = None
     high: float | None = None
-    kind: Literal["shaped"] = "shaped"
+
+    kind: ClassVar[str] = "shaped"
+    is_stated: ClassVar[bool] = False  # only a fit makes it
+    may_identify: ClassVar[bool] = True
+    must_be_whole: ClassVar[bool] = False  # numbers are rounded: only what a curator states is checked
+    missing_advice: ClassVar[str | None] = (
+        "the fit has found too few such rows to model them; to compare the data with a sample, give `dpgm.evaluate`"
+        " the frame or the file itself"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -142,6 +127,125 @@ class ShapedNumber(Modelled):
             last = self.edges[stop] - (1 if self.format.in_steps else 0)
             names.append(f"{self.name} {text(self.edges[start])} to {text(last)}")
         return names
+
+    # -- in domain files -------------------------------------------------------------------------------------------
+
+    @classmethod
+    def keys(cls) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The format is written as `type`, `decimals` and `unit`."""
+        required, optional = super().keys()
+        return ("type", *(key for key in required if key != "format")), ("decimals", "unit", *optional)
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Self:
+        """The field of a mapping in a domain file."""
+        parts = {
+            key: plain.get(key, default) for key, default in (("type", None), ("decimals", 0), ("unit", "day"))
+        }
+        rest = {key: value for key, value in plain.items() if key not in parts}
+        return super().from_plain(rest | {"format": number_format(plain["name"], *parts.values())})
+
+    def to_plain(self) -> dict[str, Any]:
+        """With whole numbers as such: 3 is shorter than 3.0."""
+        plain: dict[str, Any] = {}
+        for key, value in super().to_plain().items():
+            if key == "format":
+                plain["type"] = self.format.kind
+                plain |= {"decimals": self.format.decimals} if self.format.kind == "decimal" else {}
+                plain |= {"unit": self.format.unit} if self.format.kind == "datetime" else {}
+            elif isinstance(value, list):
+                plain[key] = [int(part) if part == int(part) else part for part in value]
+            else:
+                plain[key] = value
+        return plain
+
+    def check_among(self, others: Mapping[str, Field]) -> None:
+        """Check that `after` names a field of dates that has no `after` itself."""
+        if self.after is not None:
+            base = others.get(self.after)
+            good = isinstance(base, ShapedNumber) and base.after is None and base.format.is_temporal
+            refuse_after_unless(good, self.name, self.after, others)
+
+    # -- reading, writing, conditions ------------------------------------------------------------------------------
+
+    @property
+    def reads_numbers(self) -> bool:  # type: ignore[override]
+        """Whether cells are numbers, not dates."""
+        return self.after is None and not self.format.is_temporal
+
+    @property
+    def compared_as(self) -> str | None:  # type: ignore[override]
+        """As a number, or as a date."""
+        return "number" if self.reads_numbers else "date"
+
+    def reader(self, style: CellStyle, others: Mapping[str, Field]) -> Reader:
+        """Reads popular values and bins."""
+
+        def read(table: Table, place: Place) -> CodeColumn:
+            codes = shaped_codes(self, self.modelled_ticks(others, table, style, place))
+            return CodeColumn(np.where(codes < 0, self.width - 1, codes).astype(np.int32))
+
+        return read
+
+    def from_objects(self, values: Sequence[Any], place: Place) -> Array:
+        """Numbers, dates and texts."""
+        values = numbers_of_booleans(values)
+        return object_texts(values, place) if self.pattern is None else dates_and_texts(values, self.pattern, place)
+
+    def drawn(self, cells: Cells, rng: Rng) -> tuple[Floats, Mask]:
+        """Ticks, and a mask of missing values."""
+        codes, missing = cells.single(self._value_count)
+        return draw_shaped(self, codes, rng), missing
+
+    def finished(self, drawn: Mapping[str, Any], others: Mapping[str, Field], rng: Rng) -> Array:
+        """Numbers or dates; with `after`, dates at the drawn time after the date of that field."""
+        (ticks, missing), format = drawn[self.name], self.format
+        if self.after is not None:
+            base: Any = others[self.after]
+            base_ticks, base_missing = drawn[self.after]
+            ticks = dates_after(self, ticks, base_ticks, rng)
+            missing, format = missing | base_missing, base.format
+        return format.column(ticks, missing)
+
+    def as_written(self, column: Array) -> Array | None:
+        """Dates as texts in the pattern."""
+        return None if self.pattern is None else as_written(column, self.pattern)
+
+    def position_ranges(self) -> tuple[Floats, Floats] | None:
+        """The ends of popular values and bins; None if positions are times since another date."""
+        if self.after is not None:
+            return None
+        edges = np.asarray(self.edges, dtype=np.float64)
+        starts = np.asarray(self.starts, dtype=np.int64)
+        after = np.append(starts[1:], max(len(edges) - 1, 0))[: len(starts)]
+        step = 1.0 if self.format.in_steps else 0.0
+        lows = np.concatenate([self.atoms, edges[starts] if len(starts) else []])
+        highs = np.concatenate([self.atoms, edges[after] - step if len(starts) else []])
+        return lows * self.format.tick_size, highs * self.format.tick_size
+
+    # -- discovery -------------------------------------------------------------------------------------------------
+
+    def recoder(self, column: OpenColumn, fallback: int | None) -> Recoder:
+        """Popular values and bins of ticks."""
+        absent = self.width - 1 if self.missing else fallback or 0
+
+        def recode(part: NumberColumn) -> Positions:
+            codes = shaped_codes(self, part.ticks)
+            return np.where(codes < 0, absent, codes), None
+
+        return recode
+
+    def lies_within(self, stated: OpenNumber) -> bool:
+        """Whether popular values and bins lie within the stated bounds."""
+        low, high = stated.bounds
+        ends = [value for value in self.atoms if value not in stated.special_ticks]
+        ends += [self.edges[0], self.edges[-1] - (1 if self.format.in_steps else 0)] if self.edges else []
+        return all((low is None or end >= low) and (high is None or end <= high) for end in ends)
+
+    def described(self) -> str:
+        """How many popular values and bins there are."""
+        missing = ", may be missing" if self.missing else ""
+        return f"numbers, {len(self.atoms)} popular values and {len(self.starts)} bins{missing}"
 
 
 def _is_whole_tick(tick: float) -> bool:
@@ -251,7 +355,7 @@ def _stratified(bins: Codes, rng: np.random.Generator) -> Floats:
 # -- dates after other dates ---------------------------------------------------------------------------------------
 
 
-def times_since(field: Date | DateTime | ShapedNumber, dates: Floats, base: Floats) -> Floats:
+def times_since(field: NumberField, dates: Floats, base: Floats) -> Floats:
     """The times in ticks from the dates `base` to `dates`, which are clamped to their stated bounds.
 
     Many records may have the last day that is possible (people who are still members), after any time. They are counted
@@ -296,6 +400,6 @@ def dates_after(field: ShapedNumber, times: Floats, base: Floats, rng: np.random
     return np.clip(dates, low, high)
 
 
-def _limits(field: Date | DateTime | ShapedNumber) -> tuple[float, float]:
+def _limits(field: NumberField) -> tuple[float, float]:
     low, high = field.date_bounds
     return -math.inf if low is None else low, math.inf if high is None else high
