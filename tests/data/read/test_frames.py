@@ -293,7 +293,7 @@ def test_values_that_are_no_text_number_or_date_are_refused_in_one_sentence(valu
         raw(values, "categorical", discover=True)
 
 
-def test_intervals_are_categories_named_as_pandas_writes_them():
+def test_intervals_are_categories_of_one_name_whatever_the_type_of_the_column():
     ages = pd.Series([10, 40, 20, None])
     bands = pd.cut(ages, [0, 30, 60])
     domain = {"fields": [{"name": "x", "kind": "categorical", "values": ["(0, 30]", "(30, 60]"], "missing": True}]}

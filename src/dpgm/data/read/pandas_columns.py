@@ -123,13 +123,22 @@ def _python_values(values: Any) -> list[Any]:
     if {np.datetime64, np.timedelta64, pandas.Interval}.isdisjoint(map(type, objects)):
         return objects
     return [
-        str(value)  # such as (0, 30], as `pandas.cut` names its bins and `to_csv` writes them
+        _interval_text(value)
         if isinstance(value, pandas.Interval)
         else _python_time(value)
         if isinstance(value, (np.datetime64, np.timedelta64))
         else value
         for value in objects
     ]
+
+
+def _interval_text(interval: Any) -> str:
+    """An interval such as (0, 30]; ends that are whole are written so, because one gap makes floats of all ends."""
+    ends = [
+        f"{end:.0f}" if isinstance(end, (float, np.floating)) and float(end).is_integer() else str(end)
+        for end in (interval.left, interval.right)
+    ]
+    return f"{'[' if interval.closed_left else '('}{', '.join(ends)}{']' if interval.closed_right else ')'}"
 
 
 def _python_time(value: Any) -> Any:
