@@ -97,6 +97,22 @@ def test_files_that_are_no_keys_are_refused(tmp_path, keys):
             read_public_key(path)
 
 
+def test_a_wrong_file_is_told_before_anything_about_its_rights(tmp_path, keys):
+    other = tmp_path / "table.csv"
+    other.write_text("a,b\n")
+    for path, advice in ((keys[1], r"sign with the \.key file of the pair"), (other, r"name the \.key file")):
+        path.chmod(0o644)
+        with pytest.raises(UsageError, match=advice):
+            read_private_key(path)
+    keys[0].chmod(0o644)
+    with pytest.raises(UsageError, match="chmod 600"):
+        read_private_key(keys[0])
+
+
+def test_a_pair_may_be_named_by_its_private_key(tmp_path):
+    assert [path.name for path in create_keys(tmp_path / "shop.key")] == ["shop.key", "shop.pub"]
+
+
 def test_a_signature_is_of_one_key_and_one_text(tmp_path, keys, signed):
     key = read_public_key(keys[1])
     assert why_not_signed(ReleaseFolder(signed), key) is None

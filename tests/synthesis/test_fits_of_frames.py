@@ -65,12 +65,12 @@ def test_the_certificate_says_that_kinds_were_judged_by_the_rows(tmp_path):
         assert (KINDS_JUDGED in again.certificate_.statements) == judged
 
 
-def test_the_certificate_says_that_pandas_judged_the_kinds_of_a_frame_without_a_domain(tmp_path):
-    """One gap makes floats of a column of whole numbers, and its samples would be no whole numbers."""
+def test_the_certificate_says_that_the_kinds_of_a_frame_without_a_domain_were_judged_by_the_rows(tmp_path):
+    """One gap makes floats of whole numbers, and one large number makes `downcast` choose another width."""
     ages = pd.DataFrame({"age": np.arange(400) % 80})
-    for dtype, judged in (("int64", True), ("Int32", False)):
+    for dtype in ("int64", "Int32", "int8"):
         fitted = dpgm.Synthesizer(epsilon=5.0, model="independent").fit(ages.astype(dtype), discover=True)
-        assert (KINDS_JUDGED in fitted.certificate_.statements) == judged
+        assert KINDS_JUDGED in fitted.certificate_.statements
         fitted.save(tmp_path / dtype)
         assert dpgm.verify(tmp_path / dtype).ok
 

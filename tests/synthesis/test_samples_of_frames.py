@@ -1,6 +1,7 @@
 """Frames as people have them: stated dtypes come back, other kinds of frames work, wrong use gets one sentence."""
 
 import datetime
+import decimal
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,8 @@ import pyarrow as pa
 import pytest
 
 import dpgm
+from dpgm.data.decoding import pandas_frame
+from dpgm.data.read.frames import read_frame
 from dpgm.errors import DpgmError
 
 N = 300
@@ -66,6 +69,46 @@ def test_unsigned_numbers_stay_unsigned_where_the_range_begins_below_0():
     noisy = dpgm.Synthesizer(epsilon=0.001, model="independent", domain=domain)
     drawn = noisy.fit(frame).sample(N, seed=1).to_pandas()["n"]
     assert (str(drawn.dtype), drawn.min()) == ("uint8", 0)
+
+
+WHOLE = {"fields": [{"name": "x", "kind": "numeric", "low": 0, "high": 200, "integer": True, "missing": False}]}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [
+        ("Int64", "Int64"),
+        ("int64[pyarrow]", "int64[pyarrow]"),
+        ("uint8", "uint8"),
+        ("category", "category"),
+        ("UInt64", "int64"),  # chosen for one large number
+        ("Float64", "int64"),  # for one fraction
+        ("float32", "int64"),
+        ("boolean", "int64"),
+        ("string", "int64"),  # for one word
+    ],
+)
+def test_the_kind_of_a_column_is_that_of_the_domain_and_not_of_its_dtype(dtype, expected):
+    """Packages choose such dtypes by looking at the values (`dtype_backend`): one odd value decides the kind."""
+    frame = pd.DataFrame({"x": pd.Series([0, 1] * 50).astype(dtype)})
+    sample = pandas_frame(pa.table({"x": [0, 1]}), dict(read_frame(frame, discover=True).dtypes))
+    assert str(sample["x"].dtype) == expected
+
+
+def test_the_kind_of_a_column_of_polars_is_that_of_the_domain():
+    wide = pl.DataFrame({"x": pl.Series([1, 2] * 50, dtype=pl.Int16)})
+    fitted = synthesizer(WHOLE).fit(wide)
+    assert fitted.sample(40, seed=1).to_polars().schema["x"] == pl.Int16  # a width is public: docs/frames.md
+    for dtype in (pl.Float32, pl.UInt64, pl.String):
+        again = synthesizer(WHOLE).fit(wide.cast({"x": dtype}))
+        assert again.sample(40, seed=1).to_polars().schema["x"] == pl.Int64
+
+
+def test_decimals_of_arrow_in_pandas_come_back_as_floats():
+    prices = pd.array([decimal.Decimal("1.25")] * N, dtype=pd.ArrowDtype(pa.decimal128(10, 2)))
+    domain = {"fields": [{"name": "x", "kind": "numeric", "low": 0, "high": 9, "decimals": 2, "missing": False}]}
+    drawn = synthesizer(domain).fit(pd.DataFrame({"x": prices})).sample(20, seed=1)
+    assert str(drawn.to_pandas()["x"].dtype) == "float64"
 
 
 def test_values_are_of_the_kind_they_were(back):

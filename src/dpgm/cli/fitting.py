@@ -368,8 +368,9 @@ def _announce_release(out: Path, certificate: "dpgm.Certificate", domain: "dpgm.
             " ignored, or kind: identifier for keys that samples shall have, too)"
         )
     marked = "" if certificate.private else "NOT PRIVATE, "
+    ending = ".npz" if any(one.kind == "image" for one in domain.fields) else ".parquet"
     announce(
         f"release written to {out}: {marked}epsilon = {figure(certificate.epsilon)}, "
         f"delta = {certificate.delta:.3g}, per {certificate.unit}. "
-        f"Next: dpgm sample {out} --records {certificate.records} --out synthetic.parquet"
+        f"Next: dpgm sample {out} --records {certificate.records} --out synthetic{ending}"
     )

@@ -65,9 +65,10 @@ def decode(records: Records, *, rng: np.random.Generator) -> pa.Table:
 
 
 def pandas_frame(table: pa.Table, dtypes: Mapping[str, Any]) -> "pandas.DataFrame":
-    """A pandas frame whose columns have the dtypes of the original frame, where they can hold the values.
+    """A pandas frame whose columns are stored as those of the original frame, where that can hold the values.
 
     `dtypes` is empty if the data did not come from pandas; an empty dtype means pandas had inferred it from the values.
+    The kind of a column is that of the domain: a dtype of another kind (floats of whole numbers) may come from one row.
     """
     try:
         import pandas
@@ -79,9 +80,32 @@ def pandas_frame(table: pa.Table, dtypes: Mapping[str, Any]) -> "pandas.DataFram
         series = column.to_pandas(types_mapper=nullable.get if column.null_count else None)
         dtype = dtypes.get(name)
         dtype = dtype if isinstance(dtype, str) else None  # those of polars are objects
+        if dtype and not _same_kind(dtype, column.type):
+            dtype = ""
         columns[name] = series if dtype is None else _with_dtype(series, dtype or _usual_dtype(column, series))
     frame: pandas.DataFrame = pandas.DataFrame(columns, index=pandas.RangeIndex(table.num_rows))
     return frame
+
+
+def _same_kind(dtype: str, kind: pa.DataType) -> bool:
+    """Whether a dtype of pandas is for values of this Arrow type: truths, whole numbers, numbers, texts or moments.
+
+    Categories may be of any kind.
+    """
+    import pandas
+
+    types, arrow = pandas.api.types, pa.types
+    try:
+        found = types.pandas_dtype(dtype)
+    except (NotImplementedError, TypeError):  # Arrow types with parameters have no name that pandas reads
+        return False
+    pairs = (
+        (types.is_bool_dtype, arrow.is_boolean),
+        (types.is_integer_dtype, arrow.is_integer),
+        (types.is_float_dtype, arrow.is_floating),
+        (types.is_string_dtype, arrow.is_string),
+    )
+    return found.name == "category" or all(is_such(found) == holds_such(kind) for is_such, holds_such in pairs)
 
 
 def _usual_dtype(column: Any, series: Any) -> str:
@@ -114,9 +138,10 @@ def _with_dtype(series: Any, dtype: str) -> Any:
 
 
 def polars_frame(table: pa.Table, dtypes: Mapping[str, Any], domain: Domain) -> "polars.DataFrame":
-    """A polars frame whose columns have the dtypes of the original frame, where they can hold the values.
+    """A polars frame whose columns are stored as those of the original frame, where that can hold the values.
 
-    `dtypes` is empty if the data did not come from polars; an empty dtype may have been inferred from the values.
+    `dtypes` is empty if the data did not come from polars; an empty dtype may have been inferred from the values. The
+    kind of a column is that of the domain.
     """
     try:
         import polars
@@ -132,7 +157,9 @@ def polars_frame(table: pa.Table, dtypes: Mapping[str, Any], domain: Domain) -> 
         elif isinstance(dtype, type):  # decimals, whose places are those of the domain
             places = _places(domain, series.name)
             dtype = series.dtype if places is None else dtype(38, places)
-        elif isinstance(dtype, str):  # of pandas, or inferred
+        elif not isinstance(dtype, str) and _other_kind(dtype, series.dtype):
+            dtype = ""
+        if isinstance(dtype, str):  # of pandas, or inferred
             dtype = series.dtype if dtype else usual.get(series.dtype.base_type(), series.dtype)
         columns.append(_with_polars_dtype(series, dtype))
     return polars.DataFrame(columns)
@@ -151,6 +178,19 @@ def _labels(domain: Domain, name: str) -> list[str]:
 def _places(domain: Domain, name: str) -> int | None:
     """The decimal places of a field of numbers; None if there is no such field, or it has any number of places."""
     return next((field.decimal_places for field in domain.fields if field.name == name), None)
+
+
+def _other_kind(dtype: Any, own: Any) -> bool:
+    """Whether two dtypes of polars are for different kinds: truths, whole numbers, numbers, texts or moments."""
+    import polars
+
+    if isinstance(dtype, (polars.Categorical, polars.Enum, polars.Decimal)):
+        return False
+    kinds = [
+        (one == polars.Boolean, one.is_integer(), one.is_float(), one == polars.String, one.is_temporal())
+        for one in (dtype, own)
+    ]
+    return kinds[0] != kinds[1]
 
 
 def _with_polars_dtype(series: Any, dtype: Any) -> Any:

@@ -179,7 +179,7 @@ def strict_json(text: str, what: str, at_most: int | None = None) -> Any:
     """Parse JSON without duplicate keys, infinities, half characters or deep nesting; raises ArtefactError."""
     at_most = LARGEST_CERTIFICATE if at_most is None else at_most
     if len(text) > at_most:
-        raise ArtefactError(f"{what} is larger than {at_most} bytes, so it is not one of ours.")
+        raise ArtefactError(f"{what} is larger than {at_most} bytes, so dpgm has not written it.")
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         values = dict(pairs)
@@ -203,7 +203,7 @@ def strict_json(text: str, what: str, at_most: int | None = None) -> Any:
     except (ValueError, RecursionError):
         raise ArtefactError(f"{what} is not valid JSON.") from None
     if _deeper_than(document, DEEPEST):
-        raise ArtefactError(f"{what} is nested too deeply, so it is not one of ours.")
+        raise ArtefactError(f"{what} is nested too deeply, so dpgm has not written it.")
     return document
 
 

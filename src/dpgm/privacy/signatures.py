@@ -33,7 +33,8 @@ def create_keys(name: str | Path) -> tuple[Path, Path]:
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    private, public = (Path(f"{name}{ending}") for ending in (PRIVATE_ENDING, PUBLIC_ENDING))
+    stem = str(name).removesuffix(PRIVATE_ENDING)  # `office.key` is the private one of the pair `office`
+    private, public = (Path(f"{stem}{ending}") for ending in (PRIVATE_ENDING, PUBLIC_ENDING))
     for path in (private, public):
         if os.path.lexists(path):
             raise UsageError(f"{path} exists already, and keys are never replaced; choose another name.")
@@ -64,14 +65,15 @@ def read_private_key(path: Path | str) -> "Ed25519PrivateKey":
 
     path = Path(path)
     content = _key_bytes(path)
-    if stat.S_IMODE(path.stat().st_mode) & 0o077:
-        raise UsageError(f"{path}: others on this machine may read this key; run `chmod 600 {path}` first.")
     try:
         key = load_pem_private_key(content, None)
     except (ValueError, TypeError):  # TypeError: it has a passphrase
-        raise UsageError(f"{path} is not a private key made by `dpgm keys create`.") from None
+        advice = "sign with the .key file of the pair" if b"PUBLIC KEY" in content else "name the .key file"
+        raise UsageError(f"{path} is not a private key made by `dpgm keys create`; {advice}.") from None
     if not isinstance(key, Ed25519PrivateKey):
         raise UsageError(f"{path} is a key of another kind; make one with `dpgm keys create`.")
+    if stat.S_IMODE(path.stat().st_mode) & 0o077:
+        raise UsageError(f"{path}: others on this machine may read this key; run `chmod 600 {path}` first.")
     return key
 
 

@@ -56,7 +56,7 @@ def read_bytes(path: Path, at_most: int) -> bytes:
             if not stat.S_ISREG(found.st_mode):
                 raise ArtefactError(f"{path} is not a regular file.")
             if found.st_size > at_most:
-                raise ArtefactError(f"{path} is larger than {at_most} bytes, so it is not one of ours.")
+                raise ArtefactError(f"{path} is larger than {at_most} bytes, so dpgm has not written it.")
             with os.fdopen(handle, "rb", closefd=False) as stream:
                 return stream.read(found.st_size)  # not `at_most`: so much would be allocated
         finally:

@@ -122,7 +122,9 @@ class Plan(FitPlan):
     def check_fits(self, records: int, domain: Domain) -> None:
         """Refuse data of another size than planned for, and mechanisms that such a fit does not run."""
         if records != self.records:
-            raise UsageError(f"the plan is for {self.records} records and the data has another number; plan again.")
+            raise UsageError(  # the number of records is public; of persons with several rows, those that are kept
+                f"the plan is for {self.records:,} records and the data have {records:,}; plan again for {records}."
+            )
         if self.width is not None and domain.width != self.width:
             raise UsageError(f"the plan is for a domain of width {self.width}, not {domain.width}; plan again.")
         runs = budget_of(self.settings, self.facts(domain)).runs

@@ -284,14 +284,21 @@ def test_a_missing_truth_value_refuses_no_other_in_a_column_of_numbers():
         pd.Series(["\ud800"], dtype=object),
         pd.to_timedelta(["1D"]),
         pd.period_range("2020-01", periods=1),
-        pd.interval_range(0, 1),
         [1j],
     ],
-    ids=["surrogate", "duration", "period", "interval", "complex"],
+    ids=["surrogate", "duration", "period", "complex"],
 )
 def test_values_that_are_no_text_number_or_date_are_refused_in_one_sentence(values):
     with pytest.raises(InputError, match="row 1, column 'x'"):
         raw(values, "categorical", discover=True)
+
+
+def test_intervals_are_categories_of_one_name_whatever_the_type_of_the_column():
+    ages = pd.Series([10, 40, 20, None])
+    bands = pd.cut(ages, [0, 30, 60])
+    domain = {"fields": [{"name": "x", "kind": "categorical", "values": ["(0, 30]", "(30, 60]"], "missing": True}]}
+    for column in (bands, bands.astype("interval"), bands.astype(object)):
+        assert read_frame(pd.DataFrame({"x": column}), domain).records.indices.tolist() == [0, 1, 0, 2]
 
 
 BASKETS = {"who": [f"p{at}" for at in range(300)], "bought": [["milk", "tea"][: at % 3] for at in range(300)]}

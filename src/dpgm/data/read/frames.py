@@ -37,10 +37,11 @@ _CHUNK = 65_536  # rows
 # Dtypes that pandas and polars may have inferred from the values; one with a named time zone is taken as stated.
 _INFERRED_DTYPE = {
     "pandas": re.compile(
-        r"u?int64|float64|complex128|bool|object|str|(datetime|timedelta)64\[\w+(, UTC([+-]\d\d:\d\d)?)?\]"
+        r"u?int64|UInt64|uint64\[pyarrow\]|float64|complex128|bool|object|str"
+        r"|(datetime|timedelta)64\[\w+(, UTC([+-]\d\d:\d\d)?)?\]"
     ),
     "polars": re.compile(
-        r"Int64|Int128|Float64|Boolean|String|Date|Time|Null|Object|(Duration|List|Array|Struct)\b.*"
+        r"U?Int64|U?Int128|Float64|Boolean|String|Date|Time|Null|Object|(Duration|List|Array|Struct)\b.*"
         r"|Datetime\(time_unit='us', time_zone=(None|'UTC')\)"
     ),
 }
@@ -144,8 +145,7 @@ def read_frame(
         if item is not None:  # holds lists, which the dtype of a column of Python objects does not say
             schema = schema.set(schema.get_field_index(item), schema.field(item).with_type(pa.list_(pa.string())))
         domain = domain_of_schema(schema, person=person)
-        if any(not dtype or isinstance(dtype, type) for name, dtype in dtypes if name != person):
-            domain = replace(domain, origin="judged")  # pandas or polars may have inferred kinds from the values
+        domain = replace(domain, origin="judged")  # whoever made the frame may have inferred dtypes from the values
     elif discover and not domain.is_open:
         raise UsageError("the domain leaves nothing to discover; leave out `discover`.")
     field = domain.item_set
@@ -245,10 +245,11 @@ def frame_schema(data: Any) -> pa.Schema:
 
 
 def _dtypes(data: Any) -> Dtypes:
-    """The dtypes of sampled frames, those of polars as objects; empty for a dtype that may come from the values.
+    """The dtypes of sampled frames, those of polars as objects; empty for a dtype that packages infer from values.
 
     One missing value turns whole numbers into floats, and one odd value turns anything into objects: samples of that
-    dtype would reveal it.
+    dtype would reveal it. Other dtypes are public: a program that lets values decide even their widths is told so in
+    docs/frames.md.
     """
     package = package_of(data)
     if package == "pyarrow":

@@ -116,13 +116,29 @@ def _categories(series: Any, place: Place, read: Reader) -> Any:
 
 
 def _python_values(values: Any) -> list[Any]:
-    """The values of a pandas column or index, times of numpy as pandas stores them in a column of times."""
+    """The values of a pandas column or index: times of numpy as in a column of times, intervals as their texts."""
+    import pandas
+
     objects: list[Any] = values.astype(object).tolist()
-    if {np.datetime64, np.timedelta64}.isdisjoint(map(type, objects)):
+    if {np.datetime64, np.timedelta64, pandas.Interval}.isdisjoint(map(type, objects)):
         return objects
     return [
-        _python_time(value) if isinstance(value, (np.datetime64, np.timedelta64)) else value for value in objects
+        _interval_text(value)
+        if isinstance(value, pandas.Interval)
+        else _python_time(value)
+        if isinstance(value, (np.datetime64, np.timedelta64))
+        else value
+        for value in objects
     ]
+
+
+def _interval_text(interval: Any) -> str:
+    """An interval such as (0, 30]; ends that are whole are written so, because one gap makes floats of all ends."""
+    ends = [
+        f"{end:.0f}" if isinstance(end, (float, np.floating)) and float(end).is_integer() else str(end)
+        for end in (interval.left, interval.right)
+    ]
+    return f"{'[' if interval.closed_left else '('}{', '.join(ends)}{']' if interval.closed_right else ')'}"
 
 
 def _python_time(value: Any) -> Any:
