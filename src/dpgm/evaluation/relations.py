@@ -55,7 +55,7 @@ def rank_relations(traits: Sequence[Trait]) -> RankRelations:
         known = known & (rows >= _FEWEST)
     real, synthetic = (np.where(known, correlation, 0.0) for correlation, _, _ in sides)
     error = np.sqrt(sides[0][1] + sides[1][1])
-    return RankRelations(tuple(trait.name for trait in chosen), real, synthetic, np.where(known, error, np.inf))
+    return RankRelations(tuple(trait.name for trait in chosen), real, synthetic, np.where(known, error, 1.0))
 
 
 def relation_gaps(relations: RankRelations, needed: float) -> list[RelationGap]:

@@ -75,8 +75,10 @@ def headline(level: int, findings: Sequence[Finding], columns: Sequence[str]) ->
     if level in (CLOSE, COPIES):
         return _HEADLINES[level]
     worst = [finding for finding in findings if finding.level == level]
-    if len(worst) == 1 and worst[0].kind in _TOPICS:
-        return _except(level, _TOPICS[worst[0].kind](worst[0]), "")
+    topics = sorted((one for one in worst if one.kind in _TOPICS), key=lambda one: list(_TOPICS).index(one.kind))
+    if topics and (len(worst) == 1 or not columns):
+        others = ", among others" if level == USEFUL and len(worst) > 1 else ""
+        return _except(level, _TOPICS[topics[0].kind](topics[0]) + others, "")
     if not columns:
         return _HEADLINES[level]
     return _except(level, listed(columns), "columns")
@@ -88,11 +90,15 @@ def _except(level: int, names: str, what: str) -> str:
     return f"The synthetic data gives a rough outline only; worst{f' {what}' if what else ''}: {names}."
 
 
-# The subject of the headline if this finding alone decides the grade.
+# The subject of the headline if no column is off, or if this finding alone decides the grade; the plainest come first.
 _TOPICS: dict[str, Callable[[Finding], str]] = {
-    "association": lambda found: f"the association of {' and '.join(found.subject)}",
     "order_of_numbers": lambda found: f"the order of {' and '.join(found.subject)}",
     "order_of_dates": lambda found: f"the order of {' and '.join(found.subject)}",
+    "relation": lambda found: f"the relation of {' and '.join(found.subject)}",
+    "association": lambda found: f"the association of {' and '.join(found.subject)}",
+    "impossible": lambda found: f"combinations that no real row has ({found.subject[1]} with {found.subject[0]})",
+    "group": lambda found: f"{found.subject[2]} among rows with {found.subject[0]}",
+    "share": lambda found: f"the share of {found.subject[1]}",
 }
 
 
