@@ -5,8 +5,9 @@ released sums, down-weighting of long or odd records included: so no clipping bi
 
     N log Z(theta) - theta . y + sum of ridge sigma² theta² / 2,
 
-with Z the sum over the pool of base(x) exp(theta . f(x)). That is convex. y are the noisy sums over N records, sigma the standard deviations of their noise. At the minimum each
-sum over the weighted pool misses its noisy value by ridge sigma² theta.
+with Z the sum over the pool of base(x) exp(theta . f(x)). That is convex. y are the
+noisy sums over N records, sigma the standard deviations of their noise. At the minimum each sum over the weighted pool
+misses its noisy value by ridge sigma² theta.
 """
 
 from collections.abc import Callable, Sequence
