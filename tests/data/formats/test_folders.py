@@ -58,7 +58,7 @@ def test_inspect_takes_a_folder(folder, tmp_path, capsys):
 @pytest.mark.parametrize("domain", [None, DOMAIN])
 def test_evaluate_takes_folders_on_both_sides(folder, domain):
     made = evaluate(folder, folder, domain=domain)
-    assert (made.records, made.synthetic_records) == (300, 300)
+    assert (made.data.records, made.data.synthetic_records) == (300, 300)
     assert {column.distance for column in made.columns} == {0.0}
 
 
