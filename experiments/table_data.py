@@ -35,9 +35,18 @@ DIAMONDS = {
     "y": (3.5, 9.5),
     "z": (2, 6),
 }
-ACS = {"AGEP": (0, 96), "POVPIP": (0, 512), "NOC": (0, 16), "NPF": (0, 16)}
+ACS = {
+    "AGEP": (0, 96),
+    "NOC": (0, 16),
+    "NPF": (0, 16),
+    "DENSITY": (0, 32_000),
+    "PINCP": (-10_000, 310_000),
+    "POVPIP": (0, 512),
+    "PWGTP": (0, 640),
+    "WGTP": (0, 640),
+}
 ACS_CATEGORIES = (
-    "PUMA", "SEX", "MSP", "HISP", "RAC1P", "HOUSING_TYPE", "OWN_RENT", "INDP_CAT", "EDU", "PINCP_DECILE", "DVET",
+    "PUMA", "SEX", "MSP", "HISP", "RAC1P", "HOUSING_TYPE", "OWN_RENT", "INDP", "INDP_CAT", "EDU", "PINCP_DECILE", "DVET",
     "DREM", "DPHY", "DEYE", "DEAR",
 )  # fmt: skip
 
@@ -66,7 +75,7 @@ def diamonds() -> tables.Table:
 
 
 def acs() -> tables.Table:
-    """Nineteen columns of the ACS excerpt; the label is whether the home is owned."""
+    """The 24 columns of the ACS excerpt; the label is whether the home is owned."""
     frame = pd.read_csv(FOLDER / "national2019.csv", dtype=str)[[*ACS, *ACS_CATEGORIES]]
     frame["OWN_RENT"] = np.where(frame["OWN_RENT"] == "1", "owned", "not owned")
     fields: list[dpgm.Numeric | dpgm.Categorical] = []
