@@ -16,8 +16,9 @@ import pyarrow as pa
 from dpgm.data.domain import Date, DateTime, Domain, ItemSet, ShapedNumber
 from dpgm.data.inspect.inspection import guess_options, table_columns
 from dpgm.data.read.columns import Chunk
+from dpgm.data.read.declared import Paths
 from dpgm.data.read.opening import Input
-from dpgm.data.read.options import Paths, ReadOptions
+from dpgm.data.read.options import ReadOptions
 from dpgm.data.read.readers import columns_of, columns_of_files, format_name, located, read_files
 from dpgm.data.records import Records
 from dpgm.data.values import parse_dates, with_plain_numbers
