@@ -169,6 +169,14 @@ class Domain:
         """The first field that holds images."""
         return next((field.image for field in self.fields if field.image is not None), None)
 
+    @property
+    def picture(self) -> tuple[Image, Field | None] | None:
+        """The image and its label, if a record is one image with a label at most."""
+        labels = [field for field in self.fields if field.is_category]
+        if self.image is None or len(self.fields) != 1 + len(labels) or len(labels) > 1:
+            return None
+        return self.image, labels[0] if labels else None
+
     @cached_property
     def width(self) -> int:
         """m: the number of positions of the binary vector; nominal for an open domain."""
