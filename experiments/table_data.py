@@ -46,8 +46,8 @@ ACS = {
     "WGTP": (0, 640),
 }
 ACS_CATEGORIES = (
-    "PUMA", "SEX", "MSP", "HISP", "RAC1P", "HOUSING_TYPE", "OWN_RENT", "INDP", "INDP_CAT", "EDU", "PINCP_DECILE", "DVET",
-    "DREM", "DPHY", "DEYE", "DEAR",
+    "PUMA", "SEX", "MSP", "HISP", "RAC1P", "HOUSING_TYPE", "OWN_RENT", "INDP", "INDP_CAT", "EDU", "PINCP_DECILE",
+    "DVET", "DREM", "DPHY", "DEYE", "DEAR",
 )  # fmt: skip
 
 
