@@ -67,7 +67,7 @@ def test_evaluate_takes_a_folder_of_baskets(tmp_path):
         (tmp_path / "sets").mkdir(exist_ok=True)
         pd.DataFrame({"items": sets}).to_parquet(tmp_path / "sets" / f"{number}.parquet")
     made = evaluate(tmp_path / "sets", tmp_path / "sets")
-    assert (made.records, made.width) == (200, 3)
+    assert (made.data.records, made.data.width) == (200, 3)
 
 
 def test_the_command_evaluates_a_folder(folder, tmp_path, capsys):
