@@ -72,7 +72,7 @@ def test_evaluate_takes_a_folder_of_baskets(tmp_path):
 
 def test_the_command_evaluates_a_folder(folder, tmp_path, capsys):
     assert run(["evaluate", str(folder), str(folder), "--json", str(tmp_path / "r.json"), "--quiet"]) == 0
-    assert json.loads((tmp_path / "r.json").read_text())["records"] == 300
+    assert json.loads((tmp_path / "r.json").read_text())["data"]["records"] == 300
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "folder"])
