@@ -1,11 +1,12 @@
-"""Writes the generated pages of the reference: docs/reference/cli.md and docs/reference/python.md.
+"""Writes what follows from declarations: docs/reference/cli.md, docs/reference/python.md and the keywords of readers.
 
     python tools/docs_reference.py
 
-The pages are committed; `tests/docs/test_documents.py` fails when they differ from what the commands and the public names
+The files are committed; `tests/docs/test_documents.py` fails when they differ from what the commands and the public names
 say today. Reads the commands themselves, not their printed help, so that the page does not depend on a terminal.
 """
 
+import ast
 import inspect
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 CLI = ROOT / "docs" / "reference" / "cli.md"
 PYTHON = ROOT / "docs" / "reference" / "python.md"
+READING = ROOT / "src" / "dpgm" / "data" / "read"
+KEYWORDS = READING / "keywords.py"
 
 # Headings of the Python page and the names below each; a public name that is in none of them fails a test.
 GROUPS = {
@@ -104,6 +107,53 @@ def cli_page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def _reading_options() -> list[str]:
+    from dpgm.data.read.declared import declared
+
+    lines = ["| option | what it says | default |", "|---|---|---|"]
+    return [*lines, *(f"| `{one.name}` | {_cell(one.option.help)} | `{one.default!r}` |" for one in declared()), ""]
+
+
+def keywords_module() -> str:
+    """The module of the keywords that readers take, which type checkers and editors understand."""
+    from dpgm.data.read.declared import declared
+
+    in_memory = {one.name for one in declared() if one.option.in_memory}
+    tree = ast.parse((READING / "declared.py").read_text())
+    (options,) = (one for one in tree.body if isinstance(one, ast.ClassDef) and one.name == "DeclaredOptions")
+    fields: dict[str, str] = {}
+    for field in options.body:
+        if isinstance(field, ast.AnnAssign) and isinstance(field.annotation, ast.Subscript):
+            kind = field.annotation.slice.elts[0]
+            fields[field.target.id] = kind.value if isinstance(kind, ast.Constant) else ast.unparse(kind)
+    for_files = [f"    {name}: {kind}" for name, kind in fields.items() if name not in in_memory]
+    for_both = [f"    {name}: {kind}" for name, kind in fields.items() if name in in_memory]
+    return "\n".join(
+        [
+            '"""The keywords of functions that read files. Written by `tools/docs_reference.py` from `declared`."""',
+            "",
+            "from collections.abc import Sequence",
+            "from typing import TypedDict",
+            "",
+            "from dpgm.data.domain_file import DomainLike",
+            "from dpgm.data.read.declared import Paths",
+            "",
+            "",
+            "class FileKeywords(TypedDict, total=False):",
+            '    """What `Synthesizer.fit` takes for a file, besides its own arguments."""',
+            "",
+            *for_files,
+            "",
+            "",
+            "class ReadKeywords(FileKeywords, total=False):",
+            '    """What `read_records`, `read_source` and `inspect_file` take."""',
+            "",
+            *for_both,
+            "",
+        ]
+    )
+
+
 def python_page() -> str:
     """The page of public names, which mkdocstrings fills when the site is built."""
     lines = [
@@ -116,7 +166,7 @@ def python_page() -> str:
     for title, names in GROUPS.items():
         lines += [f"## {title}", ""]
         for name in names.split():
-            lines += [f"::: dpgm.{name}", ""]
+            lines += [f"::: dpgm.{name}", "", *(_reading_options() if name == "ReadOptions" else [])]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -124,6 +174,7 @@ def main() -> None:
     CLI.parent.mkdir(parents=True, exist_ok=True)
     CLI.write_text(cli_page())
     PYTHON.write_text(python_page())
+    KEYWORDS.write_text(keywords_module())
 
 
 if __name__ == "__main__":

@@ -80,6 +80,10 @@ def test_the_page_of_python_names_has_every_public_name_once(reference):
     assert sorted(named) == sorted(name for name in dpgm.__all__ if name != "__version__")
 
 
+def test_the_keywords_of_readers_are_the_declared_options(reference):
+    assert reference.KEYWORDS.read_text() == reference.keywords_module(), "run `python tools/docs_reference.py`"
+
+
 def test_every_kind_of_error_is_explained():
     page = (DOCS / "reference" / "errors.md").read_text()
     for thing in vars(errors).values():

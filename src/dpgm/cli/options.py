@@ -10,11 +10,12 @@ A command receives a group as one value; its decorator replaces that parameter b
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ForwardRef, TypeAlias
 
 from dpgm.cli.app import argument, option
+from dpgm.data.read.declared import Declared, Paths, declared
 from dpgm.strategy.settings import Config
 
 if TYPE_CHECKING:
@@ -58,72 +59,23 @@ def _takes(
     return decorate
 
 
-# The fields of ReadOptions in the order of the help page, each with its type on the command line.
-READ_OPTIONS = [
-    _parameter("domain", Path | None, "The public domain (YAML or JSON).", "FILE"),
-    _parameter(
-        "assume_public_items",
-        bool,
-        "Declare that the set of items occurring in the file is public knowledge (the certificate says so).",
-    ),
-    _parameter(
-        "discover",
-        bool,
-        "Find items (and, in a Parquet table, values and ranges) privately instead of listing them.",
-    ),
-    _parameter(
-        "assume_public_domain",
-        bool,
-        "Declare that a --domain drafted from the data by `inspect` is public knowledge (the certificate says so).",
-    ),
-    _parameter(
-        "format",
-        str | None,
-        "Format, if the ending does not tell: parquet, csv, tsv, jsonl, json, xlsx, fimi, npz, npy, idx, png.",
-    ),
-    _parameter(
-        "shape",
-        str | None,
-        "basket (one row per record), long (one row per person and item) or wide (one column per field).",
-    ),
-    _parameter("person", str | None, "The column that identifies persons.", "COLUMN"),
-    _parameter(
-        "rows_per_person",
-        int | None,
-        "Use at most K rows per person, chosen at random and in secret; the fit protects all of them together.",
-        "K",
-    ),
-    _parameter("item", str | None, "The column of items, or of lists of items.", "COLUMN"),
-    _parameter("count", str | None, "Long shape: the column of counts; 0 means that the item is absent.", "COLUMN"),
-    _parameter("threshold", float | None, "Numbers above it mean that an item is present (images: 127)."),
-    _parameter("labels", Path | None, "The idx labels of idx images.", "FILE"),
-    _parameter("member", str | None, "The file to read within a .zip, or the sheet of a workbook.", "NAME"),
-    _parameter("separator", str | None, "The character between cells (`tab` for a tab character)."),
-    _parameter("item_separator", str | None, "The text between the items of a cell; '' if a cell is one item."),
-    _parameter("header", bool | None, "Whether the first line names columns."),
-    _parameter("missing", list[str] | None, "A text that means missing (repeatable).", "TEXT"),
-    _parameter("skip_lines", int, "Skip this many lines at the top, such as a title.", "N", 0),
-    _parameter("comment", str | None, "Skip lines that start with this text.", "TEXT"),
-    _parameter("encoding", str, "The encoding of a text file, such as cp1252 or utf-16.", "NAME", "utf-8"),
-    _parameter("decimal", str, "The decimal mark of numbers in text files: . or ,", "MARK", "."),
-    _parameter("thousands", str | None, "The mark between thousands in text files.", "MARK"),
-    _parameter(
-        "strip_from_numbers",
-        list[str] | None,
-        "A sign to remove before or after numbers in text files, such as € or % (repeatable).",
-        "SIGN",
-    ),
-    _parameter("strip_suffix", str, "Text to remove from the end of values.", "TEXT", ""),
-    _parameter(
-        "memory",
-        str | None,
-        "A memory limit, such as 4GB: rows beyond its share for them are kept in private temporary files.",
-        "SIZE",
-    ),
-    _parameter(
-        "cache", Path | None, "The folder for the file of --memory (fit: by default the folder of --out).", "FOLDER"
-    ),
-]
+# How the command line takes what Python takes in more ways.
+_COMMAND_TYPES: dict[Any, Any] = {
+    Paths | None: Path | None,
+    Sequence[str]: list[str] | None,
+    str | int | None: str | None,
+    ForwardRef("DomainLike | None"): Path | None,
+}
+
+
+def _read_parameter(one: Declared) -> inspect.Parameter:
+    """A reading option as an option of a command."""
+    default = None if one.default == () else one.default
+    kind = _COMMAND_TYPES.get(one.type, one.type)
+    return _parameter(one.name, kind, one.option.help, one.option.metavar, default)
+
+
+READ_OPTIONS = [_read_parameter(one) for one in declared()]
 
 
 def read_options(**chosen: Any) -> "ReadOptions":
@@ -133,7 +85,7 @@ def read_options(**chosen: Any) -> "ReadOptions":
     for name in ("separator", "item_separator"):
         if chosen[name] in ("\\t", "tab"):
             chosen[name] = "\t"
-    lists = {name: chosen[name] or () for name in ("missing", "strip_from_numbers")}
+    lists = {one.name: chosen[one.name] or () for one in declared() if one.default == ()}
     return ReadOptions(**chosen | lists)
 
 

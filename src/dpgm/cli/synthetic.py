@@ -29,7 +29,7 @@ from dpgm.validation import counted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpgm.data.read.options import Paths
+    from dpgm.data.read.declared import Paths
 
 _SHOWN_COLUMNS = 20
 

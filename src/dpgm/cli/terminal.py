@@ -19,7 +19,7 @@ from dpgm.errors import UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dpgm.data.read.options import Paths
+    from dpgm.data.read.declared import Paths
 
 
 def announce(text: str) -> None:

@@ -11,7 +11,6 @@ import numpy as np
 
 from dpgm import validation
 from dpgm.baselines.estimators import AnswerZero, IndependentMarginals
-from dpgm.data.domain import Image
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.read.frames import as_records
 from dpgm.data.read.options import ReadOptions
@@ -206,9 +205,9 @@ def kind_of(records: Records) -> DataKind:
     """Sets, a table, images, or a mixture of sets and columns; the label counts only if there is nothing else."""
     domain = records.domain
     fields = [field for field in domain.fields if field.name != domain.label] or domain.fields
-    if any(isinstance(field, Image) for field in fields):
+    if any(field.image is not None for field in fields):
         return "images"
-    is_column = [field.kind != "items" for field in fields]
+    is_column = [not field.is_set for field in fields]
     return "table" if is_column and all(is_column) else "mixed" if any(is_column) else "sets"
 
 

@@ -17,9 +17,10 @@ import torch
 from dpgm import __version__
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import domain_to_plain
-from dpgm.data.formats import Source
+from dpgm.data.layouts import Source
+from dpgm.data.read.declared import Paths
 from dpgm.data.read.opening import Input, locate
-from dpgm.data.read.options import Paths, ReadOptions
+from dpgm.data.read.options import ReadOptions
 from dpgm.data.read.readers import parts_of
 from dpgm.data.records import Records
 from dpgm.errors import InputError, UsageError

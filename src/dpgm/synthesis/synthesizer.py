@@ -24,9 +24,10 @@ from typing import Any, Unpack
 from dpgm import __version__
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import DomainLike, as_domain, domain_to_plain
-from dpgm.data.formats import Source
+from dpgm.data.layouts import Source
 from dpgm.data.read.frames import FrameRecords, read_frame
-from dpgm.data.read.options import FileKeywords, ReadKeywords, ReadOptions
+from dpgm.data.read.keywords import FileKeywords, ReadKeywords
+from dpgm.data.read.options import ReadOptions
 from dpgm.data.read.readers import read_source
 from dpgm.data.records import Records
 from dpgm.data.stores import bytes_of

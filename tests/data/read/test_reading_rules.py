@@ -187,15 +187,19 @@ def test_options_are_one_value_or_keywords(tmp_path):
         ReadOptions(shape="tall")
 
 
-def test_keywords_and_command_line_hold_every_option():
+def test_every_option_is_declared_once_and_all_else_follows():
     from dataclasses import fields
 
     from dpgm.cli.options import READ_OPTIONS
-    from dpgm.data.read.options import ReadKeywords
+    from dpgm.data.read.declared import declared
+    from dpgm.data.read.keywords import ReadKeywords
 
-    names = {field.name for field in fields(ReadOptions)}
-    assert set(ReadKeywords.__annotations__) == names
-    assert {one.name for one in READ_OPTIONS} == names
+    names = [one.name for one in declared()]
+    assert [field.name for field in fields(ReadOptions)] == names
+    assert {*ReadKeywords.__annotations__} == {*names}
+    assert [one.name for one in READ_OPTIONS] == names
+    for one in declared():
+        assert f"    {one.name}: {one.option.help}" in ReadOptions.__doc__
 
 
 def test_a_byte_order_mark_is_dropped_at_the_start_of_any_row(tmp_path):

@@ -15,8 +15,9 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgm.data.read.declared import UTF8
 from dpgm.data.read.opening import Input, open_bytes
-from dpgm.data.read.options import UTF8, ReadOptions
+from dpgm.data.read.options import ReadOptions
 from dpgm.data.values import Place
 from dpgm.errors import InputError
 

@@ -4,25 +4,26 @@ What a row is read as depends on that row, the domain and these options, and on 
 """
 
 import codecs
-import os
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypedDict, Unpack
+from typing import Unpack
 
 from dpgm import validation
 from dpgm.data.domain import Domain
-from dpgm.data.domain_file import DomainLike, as_domain
-from dpgm.data.formats import Shape, check_shape, format_of
+from dpgm.data.domain_file import as_domain
+from dpgm.data.formats import format_of
 from dpgm.data.kinds.items import SetField
+from dpgm.data.layouts import Shape, check_shape
+from dpgm.data.read.declared import UTF8, DeclaredOptions, described
+from dpgm.data.read.keywords import ReadKeywords
 from dpgm.data.stores import PROCESS_BYTES, MemoryLimit, bytes_of, rows_share, size_text
 from dpgm.data.values import NumberStyle
 from dpgm.errors import ResourceError, UsageError
 
-Paths = str | os.PathLike[str]
 _MAX_SKIPPED_LINES = 10_000
 _MAX_ROWS_PER_PERSON = 1000  # noise grows with them: beyond, nothing can be learned
-UTF8 = "utf-8"
 # Only encodings in which bytes mean the same at any position: in those that shift between alphabets, one row could
 # change how the next is read.
 _ENCODINGS = (
@@ -41,76 +42,12 @@ NEEDS_DOMAIN = (
 
 
 @dataclass(frozen=True)
-class ReadOptions:
-    r"""How a file is read. What is not stated is taken from the format, the header or the schema, never from rows.
-
-    Attributes:
-        domain: The public domain: a `Domain`, a mapping, or the path of a YAML or JSON file.
-        assume_public_items: Declare that the set of items occurring in the file is public knowledge.
-        assume_public_domain: Declare that a domain that `inspect` drafted from the data is public knowledge.
-        discover: Find items privately when a generator is fitted, instead of listing them. For a Parquet table without
-            a domain, names and types of columns are taken from the schema, and all else is found privately.
-        format: Needed only where the file's ending does not say it: `parquet`, `csv`, `tsv`, `jsonl`, `json`, `xlsx`,
-            `fimi`, `npz`, `npy`, `idx`, or `png` (a folder).
-        shape: `basket` (one row per record, a list of items), `long` (one row per person and item) or `wide` (one
-            column per field, or one 0/1 column per item).
-        person: The column of persons. In the long shape, rows are grouped by it; in the others, its values must differ.
-        rows_per_person: Where every row is a record and `person` is given: keep at most this many rows per person,
-            chosen at random in secret. The fit then protects persons with all their rows.
-        item: The column of items (long) or of lists of items (basket).
-        count: In the long shape, a column of counts: 0 means that the person does not have the item.
-        threshold: Where 0 and 1 are expected: numbers above it mean present (default for idx images: 127).
-        labels: For idx images, the idx file of their labels, which become a field named `label`.
-        member: The file to read within a .zip, or the sheet of a workbook.
-        separator: The character between cells (default: the one that the header line uses; else the comma, in .tsv
-            files the tab).
-        item_separator: The text between the items of one cell, such as `;` in `bread; milk`. With the empty text
-            every cell is one item, whatever it contains.
-        header: Whether the first line names the columns. Not needed where that line contains all names that the
-            domain or the other options give.
-        missing: Texts that stand for a missing value, besides the empty cell and the domain's `missing_texts`.
-        comment: Lines that start with this text are ignored.
-        skip_lines: How many lines to ignore at the top of a text file or sheet, such as a title above the header.
-        encoding: The encoding of a text file, such as `cp1252` or `utf-16` (default: UTF-8).
-        decimal: The decimal mark of numbers in text files: the point, or the comma.
-        thousands: The thousands separator of numbers in text files, such as `.`, `,` or a space.
-        strip_from_numbers: Texts to remove before or after numbers in text files, such as `€` or `%`.
-        strip_suffix: Text to remove from the end of category values, such as a dot.
-        memory: A limit on the memory of the process, such as `4GB`. The libraries take 300 MB of it; rows beyond a
-            quarter of the rest are kept in nameless temporary files. A file that has to be read whole (`npz`, `idx`,
-            large workbooks) is refused where it needs more.
-        cache: The folder of that file (default: the folder of temporary files).
+class ReadOptions(DeclaredOptions):
+    """How a file is read. What is not stated is taken from the format, the header or the schema, never from rows.
 
     >>> ReadOptions(person="who", item="what").stated_shape
     'long'
     """
-
-    domain: DomainLike | None = None
-    assume_public_items: bool = False
-    assume_public_domain: bool = False
-    discover: bool = False
-    format: str | None = None
-    shape: str | None = None
-    person: str | None = None
-    rows_per_person: int | None = None
-    item: str | None = None
-    count: str | None = None
-    threshold: float | None = None
-    labels: Paths | None = None
-    member: str | None = None
-    separator: str | None = None
-    item_separator: str | None = None
-    header: bool | None = None
-    missing: Sequence[str] = ()
-    comment: str | None = None
-    skip_lines: int = 0
-    strip_suffix: str = ""
-    encoding: str = UTF8
-    decimal: str = "."
-    thousands: str | None = None
-    strip_from_numbers: Sequence[str] = ()
-    memory: str | int | None = None
-    cache: Paths | None = None
 
     def __post_init__(self) -> None:
         domain = as_domain(self.domain)
@@ -224,40 +161,7 @@ class ReadOptions:
         return chosen if chosen and len(set(names)) == len(names) else list(names)
 
 
-class FileKeywords(TypedDict, total=False):
-    """The fields of `ReadOptions` that `Synthesizer.fit` takes as keywords for a file, besides those for frames too."""
-
-    assume_public_items: bool
-    assume_public_domain: bool
-    format: str | None
-    shape: str | None
-    count: str | None
-    threshold: float | None
-    labels: Paths | None
-    member: str | None
-    separator: str | None
-    item_separator: str | None
-    header: bool | None
-    missing: Sequence[str]
-    comment: str | None
-    skip_lines: int
-    strip_suffix: str
-    encoding: str
-    decimal: str
-    thousands: str | None
-    strip_from_numbers: Sequence[str]
-    cache: Paths | None
-
-
-class ReadKeywords(FileKeywords, total=False):
-    """The fields of `ReadOptions` as keywords of `read_records`, `read_source` and `inspect_file`."""
-
-    domain: DomainLike | None
-    discover: bool
-    person: str | None
-    rows_per_person: int | None
-    item: str | None
-    memory: str | int | None
+ReadOptions.__doc__ = f"{inspect.cleandoc(ReadOptions.__doc__ or '')}\n\nAttributes:{described()}\n"
 
 
 def options_from(options: ReadOptions | None, **keywords: Unpack[ReadKeywords]) -> ReadOptions:
