@@ -299,9 +299,10 @@ MUTANTS = (
         "an unpublished value becomes the commonest one of the rows",
         (
             Patch(
-                "dpgm.data.kinds.base:Field.recoder.recode",
-                "np.where((codes < 0) & (part.codes >= 0), fallback, codes)",
-                "np.where((codes < 0) & (part.codes >= 0), np.bincount(codes[codes >= 0], minlength=1).argmax(), codes)",
+                "dpgm.data.kinds.shaped:ShapedNumber.recoder.recode",
+                "np.where(codes < 0, absent, codes)",
+                "np.where(codes < 0, absent if self.missing else "
+                "np.bincount(codes[codes >= 0], minlength=1).argmax(), codes)",
             ),
         ),
         SUMS,
