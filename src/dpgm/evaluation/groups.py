@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.evaluation.raw_columns import ColumnKind
+from dpgm.data.kinds.base import ColumnKind
 from dpgm.evaluation.shares import Floats, angles, beyond, deviances, needed_evidence
 from dpgm.evaluation.traits import Codes, Trait
 

@@ -14,8 +14,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgm.data.kinds.base import ColumnKind
 from dpgm.data.records import Records
-from dpgm.evaluation.raw_columns import ColumnKind, RawColumn, value_text
+from dpgm.evaluation.raw_columns import RawColumn, value_text
 from dpgm.evaluation.shares import Floats
 
 Codes: TypeAlias = NDArray[np.int64]
