@@ -162,6 +162,8 @@ def _effects(table: _Table, needed: float, drift: Floats | None = None) -> tuple
 def _gap(table: _Table, effects: Floats, trait: Trait, by: Trait | None) -> GroupGap:
     """The largest effect of a table, in words and numbers."""
     group, outcome = (int(at) for at in np.unravel_index(int(effects.argmax()), effects.shape))
+    if trait.width == 2 and not trait.in_order:
+        outcome = 1  # the share of the other value says the same: "yes" reads better than "no"
     shares = [
         float(c[group, outcome] / max(of[group, outcome], 1)) for c, of in zip(table.counts, table.of, strict=True)
     ]
@@ -271,6 +273,8 @@ class _Feature:
         """The rows that have the feature, or those that do not, in words."""
         if self.high > self.low or (self.low == 0 and self.trait.in_order > 1):
             return self.trait.up_to(self.high) if held else self.trait.above(self.high)
+        if not held and self.trait.width == 2:
+            return self.trait.cell_text(1 - self.low)
         text = self.trait.cell_text(self.low)
         if held:
             return text

@@ -10,6 +10,7 @@ import numpy as np
 from dpgm.evaluation.chance import deviations
 from dpgm.evaluation.evaluate import INDEPENDENT, SYNTHETIC
 from dpgm.evaluation.findings import (
+    CLOSE,
     COPIES,
     NAMED,
     ROUGH,
@@ -23,6 +24,7 @@ from dpgm.evaluation.findings import (
 )
 from dpgm.evaluation.marginals import LengthDistance
 from dpgm.evaluation.results import Evaluation
+from dpgm.evaluation.shares import angles, beyond, deviances, needed_evidence
 
 
 def all_real_empty(evaluation: Evaluation) -> bool:
@@ -139,12 +141,26 @@ def check_copies(evaluation: Evaluation, rules: VerdictRules) -> Findings:
     level = 0
     if measured.real_distinct > 0:
         level = rules.distinct_ratio.level(1 - measured.synthetic_distinct / measured.real_distinct)
+        level = max(level, _level_of_repeated_rows(evaluation, rules))
     if level:
         numbers = {"real": measured.real_distinct, "synthetic": measured.synthetic_distinct}
         yield graded("repeated", level, numbers)
     if measured.copied > measured.limit:
         numbers = {"records": measured.records, "copied": measured.copied, "expected": measured.expected}
         yield graded("copies", COPIES, numbers)
+
+
+def _level_of_repeated_rows(evaluation: Evaluation, rules: VerdictRules) -> int:
+    """Rows of tables that repeat each other: the share of distinct ones as an effect beyond chance."""
+    facts, measured = evaluation.data, evaluation.copies
+    if measured is None or facts.kind not in ("table", "mixed"):
+        return CLOSE
+    rows = np.full(1, float(min(facts.records, facts.synthetic_records)))
+    real, synthetic = rows * measured.real_distinct, rows * measured.synthetic_distinct
+    effect = np.maximum(angles(real, rows) - angles(synthetic, rows), 0.0)
+    needed = needed_evidence(1, rules.false_alarm)
+    left = beyond(effect, deviances(real, rows, synthetic, rows), needed)
+    return min(rules.shares.level(float(left[0])), USEFUL)
 
 
 def _independent(evaluation: Evaluation, errors: Mapping[str, float], rules: VerdictRules) -> dict[str, float]:

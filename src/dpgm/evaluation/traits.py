@@ -6,7 +6,7 @@ values themselves if they are few, otherwise popular values and ranges of about 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from typing import TypeAlias
@@ -55,6 +55,7 @@ class Trait:
         highs: largest value in each cell in order.
         missing: the cell of missing values, if there are any.
         alone: whether it is compared by itself only, not in groups.
+        phrases: whole texts of the cells, where `name = label` would not be English.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Trait:
     highs: Floats
     missing: int | None
     alone: bool = False
+    phrases: tuple[str, ...] = ()
 
     @property
     def width(self) -> int:
@@ -108,6 +110,8 @@ class Trait:
 
     def cell_text(self, first: int, last: int | None = None) -> str:
         """Rows in a cell, or in the cells from `first` to `last`, in words."""
+        if self.phrases:
+            return self.phrases[first]
         if first >= self.in_order:
             label = self.labels[first - self.in_order]
             return f"{self.name} missing" if first == self.missing else f"{self.name} = {label}"
@@ -258,8 +262,10 @@ def _item_traits(real: Records, synthetic: Records) -> list[Trait]:
         top = np.argsort(-(counts[0] + counts[1]), kind="stable")[:_MOST_ITEMS]
         for at in top[counts[0][top] >= max(enough, 1)]:
             codes = [np.asarray(side[:, [at]].todense()).ravel().astype(np.int64) for side in held]
-            name = f"{field.position_names[at]} in {field.name}"
-            found.append(category(name, ("no", "yes"), codes, frozenset([name])))
+            item = field.position_names[at]
+            name = f"{item} in {field.name}"
+            trait = category(name, ("no", "yes"), codes, frozenset([name]))
+            found.append(replace(trait, phrases=(f"no {name}", name)))
     return found
 
 
