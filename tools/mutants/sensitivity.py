@@ -33,10 +33,10 @@ MUTANTS = (
         "a record counts in two clusters",
         (
             (
-                "        add_by_cluster(features, assign(features, units, offsets), counts, sums)\n",
-                "        nearest_one = assign(features, units, offsets)\n"
-                "        add_by_cluster(features, nearest_one, counts, sums)\n"
-                "        add_by_cluster(features, (nearest_one + 1) % len(counts), counts, sums)\n",
+                "        add_by_cluster(exact, assign(exact, units, offsets), counts, sums)\n",
+                "        nearest_one = assign(exact, units, offsets)\n"
+                "        add_by_cluster(exact, nearest_one, counts, sums)\n"
+                "        add_by_cluster(exact, (nearest_one + 1) % len(counts), counts, sums)\n",
             ),
         ),
         KMEANS,
