@@ -5,8 +5,8 @@ do; cosines come from a small table of int16; scores, counts and sums of feature
 after the table, so results do not depend on the order of rows, on their division into chunks or processes, or on the
 device. Products and sums are computed in float64, which represents every integer that occurs.
 
-Plain torch: an assignment step in vector instructions and compiled loops made k-means itself seven times as fast. A whole
-fit of the paper's preset (20,000 call records, one thread) took 57.5 CPU seconds with them and 57.9 without.
+Plain torch: an assignment step in vector instructions and compiled loops made k-means itself seven times as fast. A
+whole fit of the paper's preset (20,000 call records, one thread) took 57.5 CPU seconds with them and 57.9 without.
 """
 
 import numpy as np
