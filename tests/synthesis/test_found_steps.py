@@ -11,12 +11,13 @@ import dpgm
 from discovery_data import assert_discovered_privately, discovered
 from dpgm.data.domain import DateTime, Domain, Numeric
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
-from dpgm.data.number_grids import MOST_PLACES, places_slot
+from dpgm.data.number_format import MOST_PLACES, range_in_places
+from dpgm.data.number_grids import places_slot
 from dpgm.data.read.frames import as_records
 from dpgm.data.read.readers import domain_of_schema
 from dpgm.errors import UsageError
 from dpgm.strategy.discovery_rules import DiscoveryRules
-from dpgm.synthesis.number_shapes import estimate_step, range_in_places
+from dpgm.synthesis.number_shapes import estimate_step
 
 RULES = DiscoveryRules()
 

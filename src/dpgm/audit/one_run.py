@@ -142,9 +142,9 @@ def one_run_p_value(canaries: int, guesses: int, right: int, epsilon: float, del
 
 def _make_canaries(domain: Domain, canaries: int) -> Records:
     """The canaries, over the domain with their own items added at the end."""
-    if len(domain.fields) != 1 or not isinstance(domain.fields[0], ItemSet) or domain.is_open:
+    field = domain.item_set
+    if field is None or not field.lists_values or domain.is_open:
         raise UsageError("an audit by one run needs one set of items per record, in a domain that lists the items.")
-    field = domain.fields[0]
     numbered = isinstance(field.items[0], int)
     next_number = max(field.items) + 1 if numbered else 0  # type: ignore[type-var, operator]
     added = [next_number + i if numbered else f"canary {i}" for i in range(canaries * OWN_ITEMS)]

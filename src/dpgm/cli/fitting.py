@@ -357,10 +357,9 @@ def _announce_fit(
 
 
 def _announce_release(out: Path, certificate: "dpgm.Certificate", domain: "dpgm.Domain") -> None:
-    from dpgm.data.domain import Categorical
     from dpgm.data.labels import OTHER
 
-    empty = [repr(one.name) for one in domain.fields if isinstance(one, Categorical) and one.values == (OTHER,)]
+    empty = [repr(one.name) for one in domain.fields if one.values == (OTHER,)]
     if empty:
         announce(
             f"note: no value of {', '.join(empty)} has enough people to be published, so samples have {OTHER!r} for all"
@@ -368,7 +367,7 @@ def _announce_release(out: Path, certificate: "dpgm.Certificate", domain: "dpgm.
             " ignored, or kind: identifier for keys that samples shall have, too)"
         )
     marked = "" if certificate.private else "NOT PRIVATE, "
-    ending = ".npz" if any(one.kind == "image" for one in domain.fields) else ".parquet"
+    ending = ".npz" if domain.image is not None else ".parquet"
     announce(
         f"release written to {out}: {marked}epsilon = {figure(certificate.epsilon)}, "
         f"delta = {certificate.delta:.3g}, per {certificate.unit}. "

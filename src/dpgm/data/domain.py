@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from dpgm.data.condition_text import parse_constraints
 from dpgm.data.conditions import Constraint
-from dpgm.data.formats import Layout
 from dpgm.data.kinds import (
     Boolean,
     Categorical,
@@ -40,6 +39,7 @@ from dpgm.data.kinds import (
 )
 from dpgm.data.kinds.items import SetField
 from dpgm.data.labels import MAX_WIDTH, Label
+from dpgm.data.layouts import Layout
 from dpgm.errors import UsageError
 from dpgm.notebook import html_table
 from dpgm.validation import counted, near
@@ -168,6 +168,14 @@ class Domain:
     def image(self) -> Image | None:
         """The first field that holds images."""
         return next((field.image for field in self.fields if field.image is not None), None)
+
+    @property
+    def picture(self) -> tuple[Image, Field | None] | None:
+        """The image and its label, if a record is one image with a label at most."""
+        labels = [field for field in self.fields if field.is_category]
+        if self.image is None or len(self.fields) != 1 + len(labels) or len(labels) > 1:
+            return None
+        return self.image, labels[0] if labels else None
 
     @cached_property
     def width(self) -> int:

@@ -97,6 +97,19 @@ class NumberFormat:
         return f"{tick:.0f}" if self.kind == "integer" else f"{tick:g}"
 
 
+def range_in_places(low: float, high: float, places: int) -> tuple[float, float]:
+    """A range between powers of two, exclusive at its outer ends, in ticks of `places` decimal places.
+
+    >>> range_in_places(0.5, 4.0, 1), range_in_places(-2.0, 0.0, 0)
+    ((5.0, 39.0), (-1.0, 0.0))
+    """
+    scale = 10.0**places
+    first = np.ceil(low * scale) if low >= 0 else np.floor(low * scale) + 1
+    last = np.ceil(high * scale) - 1 if high > 0 else np.floor(high * scale)
+    first, last = np.clip([first, last], -LARGEST_TICK, LARGEST_TICK).tolist()
+    return first, max(last, first + 1)
+
+
 def _date_text(seconds: float) -> str:
     try:
         return str(datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=seconds))

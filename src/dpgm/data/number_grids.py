@@ -22,11 +22,12 @@ from dpgm.data.number_format import (
     FIRST_YEAR,
     LARGEST_TICK,
     LAST_YEAR,
+    MOST_PLACES,
     SECONDS,
+    UNITS,
     Floats,
     NumberFormat,
     Scale,
-    Unit,
 )
 
 MAX_GRID_CELLS = 4096  # a resolution of 0.4 % on a log scale from 1 to 10 million
@@ -38,8 +39,6 @@ _FINEST = 1e-4  # share of a real number's range below which the log scale becom
 _EXPONENTS = np.arange(-40, 63)
 BOUND_SLOTS = 2 * len(_EXPONENTS) + 1
 YEARS = LAST_YEAR - FIRST_YEAR + 1
-UNITS: tuple[Unit, ...] = ("day", "hour", "minute", "second")  # from coarse to fine
-MOST_PLACES = 6  # decimal places that are distinguished; numbers with more count as reals
 STEP_SLOTS = MOST_PLACES + 2
 _ROUNDING = 4 * 2.0**-52  # relative rounding error of sums such as 0.1 + 0.2
 HOURS = 24

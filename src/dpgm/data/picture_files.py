@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.domain import Categorical, Domain, Image
+from dpgm.data.domain import Domain, Field, Image
 from dpgm.data.records import WHITE, Records, pixel_values
 from dpgm.errors import UsageError
 
@@ -17,8 +17,7 @@ _DIGITS_OF_NAMES = 8  # of the running number that names an image file
 
 def shows_images(domain: Domain) -> bool:
     """Whether a record is one image and, at most, its label."""
-    kinds = sorted(field.kind for field in domain.fields)
-    return kinds in (["image"], ["categorical", "image"])
+    return domain.picture is not None
 
 
 @contextmanager
@@ -63,10 +62,10 @@ def picture_folder(folder: Path, domain: Domain) -> Iterator[Callable[[Records, 
     yield append
 
 
-def _fields(domain: Domain) -> tuple[Image, Categorical | None]:
-    image = next(field for field in domain.fields if isinstance(field, Image))
-    label = next((field for field in domain.fields if isinstance(field, Categorical)), None)
-    if label is not None and label.missing:
+def _fields(domain: Domain) -> tuple[Image, Field | None]:
+    assert domain.picture is not None
+    image, label = domain.picture
+    if label is not None and label.may_be_missing:
         raise UsageError(
             f"the label {label.name!r} may be missing, which these files cannot say; write .parquet or .csv."
         )
@@ -85,7 +84,7 @@ def _labels(records: Records) -> list[Any]:
     """The label of every record; none if there is no label."""
     domain = records.domain
     for field, block in zip(domain.fields, domain.blocks, strict=True):
-        if isinstance(field, Categorical):
+        if field.is_category:
             inside = (records.indices >= block.start) & (records.indices < block.stop)
             return [field.values[code] for code in (records.indices[inside] - block.start).tolist()]
     return []

@@ -169,7 +169,7 @@ class Records:
 
         layout = self.domain.layout
         shape = "basket" if layout is None else layout.shape
-        if shape == "wide" and isinstance(self.domain.item_set, Image):
+        if shape == "wide" and self.domain.item_set is not None and self.domain.image is not None:
             shape = "basket"
         return shaped_table(self, shape, layout, rng=np.random.default_rng() if rng is None else rng)
 

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from dpgm.data.kinds.base import ColumnKind
 from dpgm.errors import UsageError
 from dpgm.evaluation.marginals import total_variation
-from dpgm.evaluation.raw_columns import ColumnKind, RawColumn
+from dpgm.evaluation.raw_columns import RawColumn
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _BARS = 24  # bars of a histogram; more would be too thin on a phone

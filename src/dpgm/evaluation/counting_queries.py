@@ -178,7 +178,7 @@ def read_workload(path: str | Path, domain: Domain) -> tuple[tuple[int, ...], ..
     names = position_names(domain)
     position_of = {name: at for at, name in enumerate(names)}
     for field, start in zip(domain.fields, domain.offsets, strict=True):
-        if field.kind == "items":
+        if field.is_set and field.image is None:
             for at in range(field.width):
                 position_of.setdefault(f"{field.name}={names[start + at]}", start + at)
     queries = []

@@ -60,7 +60,7 @@ def downstream(
             raise UsageError(f"the label takes only one value in the {name} data, so nothing can be learnt.")
     most_frequent = int(np.bincount(field_codes(train, label)).argmax())
     majority = float((field_codes(held_out, label) == most_frequent).mean())
-    if any(isinstance(field, Image) for field in real.domain.fields):
+    if real.domain.image is not None:
         scores = [image_accuracy(records, held_out, seed=seed) for records in (synthetic, train)]
         return (Accuracy("convolutional network", scores[0], scores[1], majority, len(held_out)),)
     results = []
@@ -139,7 +139,9 @@ def image_accuracy(train: Records, test: Records, *, visits: int = CNN_VISITS, s
     from torch import nn
 
     label = label_field(train.domain)
-    picture = next(field for field in train.domain.fields if isinstance(field, Image))
+    picture = train.domain.image
+    if picture is None:
+        raise UsageError("the records hold no images.")
     images, answers = _image_tensors(train.rows(0, min(MOST_IMAGES, len(train))), picture, label)
     generator = torch.Generator().manual_seed(seed)
     pooled_pixels = (picture.height // 4) * (picture.columns // 4)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpgm.data.domain import Date, DateTime, Domain, ItemSet, ShapedNumber
+from dpgm.data.domain import Domain
 from dpgm.data.inspect.inspection import guess_options, table_columns
 from dpgm.data.read.columns import Chunk
 from dpgm.data.read.declared import Paths
@@ -93,7 +93,8 @@ def _outside(path: Paths, options: ReadOptions, read: Records) -> Outside | None
 
 
 def _is_named_set(source: Input, options: ReadOptions, domain: Domain) -> bool:
-    return isinstance(domain.item_set, ItemSet) and format_name(source, options) not in _MATRICES
+    item_set = domain.item_set
+    return item_set is not None and item_set.lists_values and format_name(source, options) not in _MATRICES
 
 
 def _raw_tables(real: Paths, synthetic: Paths, options: ReadOptions, domain: Domain | None = None) -> Inputs:
@@ -112,11 +113,11 @@ def _raw_tables(real: Paths, synthetic: Paths, options: ReadOptions, domain: Dom
         )
     second = _read_raw_matching(synthetic, ReadOptions(header=True), options, domain, names, len(names))
     shared = [name for name in names if name in second.column_names]
-    sets = [field.name for field in domain.fields if field.kind == "items" and field.name in shared]
+    sets = [one for name in shared if (one := domain.field(name).as_set) is not None and one.lists_values]
     both = (first.select(names), second.select(shared))
-    separators = {name: options.item_separator or getattr(domain.field(name), "separator", None) for name in sets}
+    separators = {field.name: options.item_separator or field.separator for field in sets}
     tables = [_as_lists(table, separators) for table in both]
-    return inputs_of(*tables, notes=notes.with_open(domain))
+    return inputs_of(*tables, notes=notes.with_domain(domain))
 
 
 def _read_raw_matching(
@@ -181,11 +182,11 @@ def _parsed(chunk: Chunk, domain: Domain | None, options: ReadOptions) -> pa.Tab
     """Parse numbers and dates of a text file that are written as the options or the domain say."""
     table = chunk.table
     fields = [] if domain is None else [field for field in domain.fields if field.name in table.column_names]
-    numeric = [field.name for field in fields if field.kind in ("numeric", "shaped")]
+    numeric = [field.name for field in fields if field.reads_numbers]
     table = with_plain_numbers(table, numeric, options.number_style, options.missing, chunk.place)
     for field in fields:
         column = table.column(field.name).combine_chunks()
-        if isinstance(field, (Date, DateTime, ShapedNumber)) and field.pattern and pa.types.is_string(column.type):
+        if field.pattern and pa.types.is_string(column.type):
             moments = parse_dates(column, field.pattern)
             if moments.null_count < len(moments):  # in a synthetic file, dates may be in ISO format instead
                 table = _replaced(table, field.name, moments)

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpgm.data.decoding import decode
-from dpgm.data.domain import Categorical, Domain, ShapedNumber
+from dpgm.data.domain import Domain, Field
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.items import escape_formula
 from dpgm.data.read.frames import (
@@ -101,7 +101,7 @@ def position_names(domain: Domain, *, with_fields: bool = False) -> tuple[str, .
     """
     several = with_fields and len(domain.fields) > 1
     return tuple(
-        f"{field.name}={name}" if several and field.kind == "items" else name
+        f"{field.name}={name}" if several and field.is_set and field.image is None else name
         for field in domain.fields
         for name in field.position_names
     )
@@ -206,13 +206,12 @@ def _columns_of_domain(sides: Sequence[object], domain: Domain, notes: Notes) ->
                 "records of an open domain cannot be compared; evaluate the files or frames themselves."
             )
         selected.append(table.select([field.name for field in domain.fields if field.name in table.column_names]))
-    return _without_domain(selected[0], selected[1], notes.with_open(domain))
+    return _without_domain(selected[0], selected[1], notes.with_domain(domain))
 
 
 def _unmodelled_gaps(tables: Sequence[Any], domain: Domain) -> bool:
     """Whether a column has missing or other values that were too rare for the fit to model."""
-    found = (ShapedNumber, Categorical)
-    fields = [field for field in domain.fields if isinstance(field, found) and not field.missing]
+    fields = [field for field in domain.fields if field.may_leave_gaps and not field.may_be_missing]
     return any(
         table is not None and field.name in table.column_names and _has_gaps(table.column(field.name), field)
         for field in fields
@@ -220,11 +219,11 @@ def _unmodelled_gaps(tables: Sequence[Any], domain: Domain) -> bool:
     )
 
 
-def _has_gaps(column: pa.ChunkedArray, field: ShapedNumber | Categorical) -> bool:
-    if column.null_count or isinstance(field, ShapedNumber):
+def _has_gaps(column: pa.ChunkedArray, field: Field) -> bool:
+    if column.null_count or not field.is_category:
         return bool(column.null_count)
-    known = {str(value) for value in field.values}
-    return not field.other and any(str(value).strip() not in known for value in pc.unique(column).to_pylist())
+    known = set(field.labels)
+    return not field.has_other and any(str(value).strip() not in known for value in pc.unique(column).to_pylist())
 
 
 def _as_table(data: object) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm import validation
-from dpgm.data.domain import Domain, Image
+from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
 from dpgm.evaluation.counting_queries import SANITY, count_queries, item_frequencies, packed_bits
@@ -362,8 +362,8 @@ def field_codes(records: Records, field: int) -> NDArray[np.int64]:
 
 def categorical_label(domain: Domain) -> int | None:
     """Index of the domain's label field; None if the domain names none, or one that is not categorical."""
-    label = (domain.label, "categorical")
-    return next((at for at, field in enumerate(domain.fields) if (field.name, field.kind) == label), None)
+    labels = (at for at, field in enumerate(domain.fields) if field.name == domain.label and field.is_category)
+    return next(labels, None)
 
 
 @dataclass(frozen=True)
@@ -392,8 +392,9 @@ def image_figures(
 def mean_images(records: Records) -> NDArray[np.float64]:
     """The mean image of every label, (labels, height, columns), or of all records where there is no label."""
     domain = records.domain
-    at, picture = next((at, field) for at, field in enumerate(domain.fields) if isinstance(field, Image))
-    start, label = domain.offsets[at], categorical_label(domain)
+    picture, label = domain.image, categorical_label(domain)
+    assert picture is not None
+    start = domain.offsets[domain.fields.index(picture)]
     count = 1 if label is None else domain.fields[label].width
     groups = np.zeros(len(records), dtype=np.int64) if label is None else field_codes(records, label)
     inside = (records.indices >= start) & (records.indices < start + picture.width)

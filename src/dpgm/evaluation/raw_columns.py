@@ -11,33 +11,24 @@ equally many real rows.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpgm.data.domain import Categorical, Domain, ItemSet, Numeric
+from dpgm.data.domain import Categorical, Domain, Field, ItemSet
 from dpgm.data.inspect.seen import PADDED_SHARE
 from dpgm.data.items import flat_column, is_list, plain_name
-from dpgm.data.kinds.boolean import TRUTH
+from dpgm.data.kinds.base import ColumnKind
 from dpgm.data.labels import OTHER
 from dpgm.data.records import Records
 from dpgm.data.values import DATE_PATTERNS, fitting_patterns, parse_dates
 
-ColumnKind: TypeAlias = Literal["number", "date", "category"]
 Rows: TypeAlias = tuple[tuple[str, ...], ...]
 _Parser: TypeAlias = Callable[[Any], NDArray[np.float64] | None]
 _SECONDS_PER_DAY = 86_400
-_KINDS: dict[str, ColumnKind] = {
-    "numeric": "number",
-    "categorical": "category",
-    "boolean": "category",
-    "date": "date",
-    "datetime": "date",
-}
-_NOT_COMPARED = {"items", "image", "identifier", "ignored"}  # kinds of fields without a column of values to compare
 _FREE_TEXT = 0.9  # more distinct texts per row are names, ids or free text: there is no distribution to keep
 _FEW_ROWS = 50  # with fewer rows, all texts may be distinct by chance
 _RANGES = 16  # ranges into which numbers are divided
@@ -108,22 +99,19 @@ class Notes:
     """What the domain and the reading options say about columns.
 
     Attributes:
-        kinds: kind of field by column name; the kinds of other columns follow from their real values.
-        specials: by name of a numeric column, its values with a meaning of their own.
+        fields: those that a domain states, by column name; the kinds of other columns follow from their real values.
         missing: texts that stand for a missing value, besides the empty cell.
         strip_suffix: removed from the end of texts.
     """
 
-    kinds: Mapping[str, str] = field(default_factory=dict)
-    specials: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    fields: Mapping[str, Field] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     strip_suffix: str = ""
 
-    def with_open(self, domain: Domain) -> "Notes":
-        """Add what an open domain states: codes such as 01067 are no numbers; booleans, specials, missing texts."""
-        kinds = {one.name: str(one.kind) for one in domain.fields if one.kind in ("categorical", "boolean")}
-        specials = {one.name: one.specials for one in domain.fields if isinstance(one, Numeric) and one.specials}
-        return replace(self, kinds=kinds, specials=specials, missing=(*self.missing, *domain.missing_texts))
+    def with_domain(self, domain: Domain) -> "Notes":
+        """Add what a domain states: the columns that are compared, and the texts for a missing value."""
+        fields = {one.name: one for one in domain.fields if one.compared_as is not None}
+        return replace(self, fields=fields, missing=(*self.missing, *domain.missing_texts))
 
 
 @dataclass(frozen=True)
@@ -155,9 +143,8 @@ def raw_columns(
     """Match the columns of two tables by name; a domain, if given, selects the columns and states their kinds."""
     names = list(real.column_names)
     if domain is not None:
-        kinds = {one.name: str(one.kind) for one in domain.fields if one.kind not in _NOT_COMPARED}
-        names, missing = [name for name in names if name in kinds], (*notes.missing, *domain.missing_texts)
-        notes = replace(notes, kinds=kinds, missing=missing)
+        notes = notes.with_domain(domain)
+        names = [name for name in names if name in notes.fields]
     columns: list[RawColumn] = []
     left_out: list[LeftOut] = []
     for name in names:
@@ -227,19 +214,20 @@ def _raw_column(name: str, sides: Sequence[pa.Array], notes: Notes) -> RawColumn
     sides = [_clean(side, notes) for side in sides]
     if sides[0].null_count == len(sides[0]):
         return "the real data holds no value in it."
-    stated = notes.kinds.get(name, "")
-    kind = _KINDS.get(stated)
+    stated = notes.fields.get(name)
+    kind = None if stated is None else stated.compared_as
     if kind is None and _are_codes(sides[0]):
         kind = "category"
     parsers: tuple[tuple[ColumnKind, _Parser], ...] = (("number", _numbers), ("date", _days))
     for candidate, parse in parsers:
         real, synthetic = (parse(side) if kind in (None, candidate) else None for side in sides)
         if real is not None and synthetic is not None:
-            specials = notes.specials.get(name, ()) if candidate == "number" else ()
+            specials = () if stated is None else stated.specials
             return RawColumn(name, candidate, (real, synthetic), specials=specials)
-    texts = _with_one_spelling([_texts(side) for side in sides], stated=stated == "boolean")
+    texts = [_texts(side) for side in sides]
+    texts = _with_one_spelling(texts) if stated is None else [stated.in_one_spelling(side) for side in texts]
     present = texts[0].drop_null()
-    if not stated and len(present) > _FEW_ROWS and len(present.unique()) > _FREE_TEXT * len(present):
+    if stated is None and len(present) > _FEW_ROWS and len(present.unique()) > _FREE_TEXT * len(present):
         return "nearly every row has a value of its own (an identifier or free text)."
     labels, codes = _coded(texts)
     return RawColumn(name, "category", (codes[0], codes[1]), labels)
@@ -304,16 +292,11 @@ def _texts(column: pa.Array) -> pa.Array:
     return pc.cast(column, pa.string())
 
 
-def _with_one_spelling(sides: list[pa.Array], *, stated: bool) -> list[pa.Array]:
-    """Booleans in one spelling: True and true; and yes, 1, ... where the domain states that the column is boolean."""
+def _with_one_spelling(sides: list[pa.Array]) -> list[pa.Array]:
+    """Booleans in one spelling: True and true."""
     lowered = [pc.utf8_lower(side) for side in sides]
-    if not stated:
-        texts = {text for side in lowered for text in side.unique().to_pylist() if text is not None}
-        return lowered if texts <= {"true", "false"} else sides
-    spellings = pa.array(list(TRUTH), type=pa.string())
-    meanings = pa.array(["true" if value else "false" for value in TRUTH.values()], type=pa.string())
-    truths = [meanings.take(pc.index_in(side, value_set=spellings)) for side in lowered]
-    return [pc.coalesce(truth, side) for truth, side in zip(truths, sides, strict=True)]
+    texts = {text for side in lowered for text in side.unique().to_pylist() if text is not None}
+    return lowered if texts <= {"true", "false"} else sides
 
 
 def _coded(texts: Sequence[pa.Array]) -> tuple[tuple[str, ...], list[NDArray[np.int64]]]:

@@ -8,7 +8,7 @@ from typing import TypeGuard
 
 import numpy as np
 
-from dpgm.data.domain import Domain, ItemSet
+from dpgm.data.domain import Domain
 from dpgm.privacy.calibration import Spend, gaussian_mu
 from dpgm.products.enumerated import is_enumerated
 from dpgm.products.rules import FitRules, ProductRules
@@ -69,7 +69,7 @@ def measurement_spends(
 
 def discovers_all(domain: Domain | None) -> bool:
     """Whether domain discovery finds all items, and so releases a noisy sum of each."""
-    return domain is not None and all(isinstance(field, ItemSet) and field.discover for field in domain.fields)
+    return domain is not None and all(field.finds_labels and field.is_set for field in domain.fields)
 
 
 def _largest_order(

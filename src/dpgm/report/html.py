@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from dpgm import __version__
 from dpgm.data.atomic import atomic_file
-from dpgm.data.domain import Image
 from dpgm.data.records import Records, grey_values
 from dpgm.evaluation.column_checks import column_faults, columns_off
 from dpgm.evaluation.column_metrics import ColumnComparison, ColumnSummary
@@ -91,7 +90,7 @@ def extent(evaluation: Evaluation) -> str:
     fields = evaluation.samples.real.domain.fields
     if evaluation.data.kind == "table":
         return counted(len(fields), "column")
-    picture = next((field for field in fields if isinstance(field, Image)), None)
+    picture = evaluation.samples.real.domain.image
     if picture is not None:
         levels = "" if picture.levels == 2 else f" of {picture.levels} grey levels"
         return f"images of {picture.height} × {picture.columns} pixels{levels}"
@@ -289,10 +288,9 @@ def _rows(records: Records, names: tuple[str, ...]) -> list[tuple[str, ...]]:
 
 def images(evaluation: Evaluation) -> dict[str, Any] | None:
     """Sample images of both data sets, and the mean image of each label."""
-    if evaluation.images is None:
+    picture = evaluation.samples.real.domain.image
+    if evaluation.images is None or picture is None:
         return None
-    fields = evaluation.samples.real.domain.fields
-    picture = next(field for field in fields if isinstance(field, Image))
     samples = [grey_values(r, picture) for r in (evaluation.samples.real, evaluation.samples.synthetic)]
     labels = len(evaluation.images.label_images[0])
     sheets = [png_uri(contact_sheet(images, 8)) for images in samples]

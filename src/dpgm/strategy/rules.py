@@ -8,7 +8,7 @@ estimates with whole fits.
 
 from dataclasses import dataclass
 
-from dpgm.data.domain import Domain, ItemSet
+from dpgm.data.domain import Domain
 from dpgm.data.rows import index_dtype
 from dpgm.data.stores import PROCESS_BYTES
 from dpgm.statistics.fourier_features import expected_profile
@@ -121,7 +121,7 @@ class Sizes:
 
 def open_bytes(sizes: Sizes, domain: Domain) -> float:
     """Bytes of all rows of an open domain, besides those of its closed records: 8 per number, 4 per item of a set."""
-    sets = sum(isinstance(field, ItemSet) for field in domain.fields)
+    sets = sum(field.is_set and field.lists_values for field in domain.fields)
     singles = len(domain.fields) - sets
     return sizes.records * (8 * len(domain.fields) + 4 * max(sizes.items - singles, 0.0) * (sets > 0))
 

@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.domain import Categorical, Date, DateTime, Domain, Field, ItemSet, Label, Numeric
+from dpgm.data.domain import Domain, Field, Label
 from dpgm.data.kinds.open_number import OpenNumber
 from dpgm.data.number_format import SECONDS
-from dpgm.data.number_grids import BOUND_SLOTS, MOST_PLACES, UNITS, YEARS, clock_day, grid_of, needs_atoms
+from dpgm.data.number_grids import BOUND_SLOTS, YEARS, clock_day, grid_of, needs_atoms
 from dpgm.data.open_records import OpenRecords
 from dpgm.data.records import Records
 from dpgm.errors import BudgetError, UsageError
@@ -46,7 +46,6 @@ from dpgm.synthesis.number_shapes import (
     estimate_hours,
     estimate_step,
     estimate_years,
-    range_in_places,
     shape_number,
     without_empty_ends,
 )
@@ -91,7 +90,7 @@ def discovery_spends(domain: Domain | None, delta: float, rules: DiscoveryRules 
     spends = []
     if any(None in field.bounds for _, field in numbers):
         spends.append(Spend(BOUNDS, rules.bounds_share))
-    items = any(isinstance(field, ItemSet) and field.discover for field in domain.fields)
+    items = _open_sets(domain) > 0
     values = _single_valued(domain)
     if items or values:
         share = min(rules.values_share + rules.values_share_extra * (values - 1), rules.values_share_limit)
@@ -114,8 +113,7 @@ def with_discovery(
 def discovery_statements(domain: Domain, delta: float, rules: DiscoveryRules | None) -> tuple[str, ...]:
     """What was found privately and at what cost, in sentences for the certificate and the README."""
     sentences = []
-    labelled = [field for field in domain.fields if isinstance(field, (ItemSet, Categorical)) and field.is_open]
-    if found := [repr(field.name) for field in labelled]:
+    if found := [repr(field.name) for field in domain.fields if field.finds_labels]:
         sentences.append(
             f"The values of {_listed(found)} were found privately: a value is published only if the noisy sum of the"
             " records that hold it passes a threshold; rarer values are left out, or stand together as '(other)'."
@@ -192,9 +190,8 @@ def _open(rows: Records) -> OpenRecords:
 def _sums(closed: Domain, found: Discovered) -> NDArray[np.float64] | None:
     """The noisy sums of all positions; None if the domain has positions other than discovered items."""
     sums = {(name, str(value)): total for (name, value), total in zip(found.values, found.sums, strict=True)}
-    positions = [
-        (field.name, str(item)) for field in closed.fields if isinstance(field, ItemSet) for item in field.items
-    ]
+    sets = [field for field in closed.fields if field.is_set and field.lists_values]
+    positions = [(field.name, label) for field in sets for label in field.labels]
     if len(positions) < closed.width or not all(value in sums for value in positions):
         return None
     return np.array([sums[value] for value in positions])
@@ -207,11 +204,8 @@ def _by_years(field: OpenNumber) -> bool:
 
 def _open_numbers(domain: Domain) -> list[tuple[int, OpenNumber]]:
     """The open fields of numbers and dates, each with its place in the domain."""
-    return [
-        (at, field)
-        for at, field in enumerate(domain.fields)
-        if isinstance(field, (Numeric, Date, DateTime)) and field.is_open
-    ]
+    numbers = ((at, field.open_number) for at, field in enumerate(domain.fields))
+    return [(at, number) for at, number in numbers if number is not None]
 
 
 def _with_found_atoms(domain: Domain) -> list[OpenNumber]:
@@ -221,8 +215,13 @@ def _with_found_atoms(domain: Domain) -> list[OpenNumber]:
 
 def _single_valued(domain: Domain) -> int:
     """Number of fields that contribute one value per record to the threshold: categories and numbers."""
-    categories = sum(isinstance(field, Categorical) and field.discover for field in domain.fields)
+    categories = sum(field.finds_labels and not field.is_set for field in domain.fields)
     return categories + len(_with_found_atoms(domain))
+
+
+def _open_sets(domain: Domain) -> int:
+    """Number of fields whose items are to be found."""
+    return sum(field.finds_labels and field.is_set for field in domain.fields)
 
 
 def _discover_bounds(
@@ -250,15 +249,11 @@ def _discover_bounds(
             low, high = estimate_bounds(field, counts[:BOUND_SLOTS], std, rules)
         else:
             low, high = estimate_years(field, counts[:YEARS], std, date, plan.records, rules)
-        if field.finds_step and isinstance(field, DateTime):
-            unit = UNITS[estimate_step(counts[BOUND_SLOTS:][: len(UNITS)], std, rules)]
-            stepped[field.name] = replace(field, unit=unit)
-            low, high = low // SECONDS[unit], high // SECONDS[unit]
-        elif field.finds_step and isinstance(field, Numeric):
-            places = estimate_step(counts[BOUND_SLOTS:], std, rules)
-            stepped[field.name] = replace(field, decimals=places if places <= MOST_PLACES else None)
-            if places <= MOST_PLACES:
-                low, high = range_in_places(low, high, places)
+        if field.finds_step:
+            steps_of = field.possible_steps()
+            in_step = steps_of[estimate_step(counts[BOUND_SLOTS:][: len(steps_of)], std, rules)]
+            stepped[field.name] = in_step
+            low, high = in_step.range_in_found_step(low, high)
         bounds[field.name] = (low, high)
     return bounds, stepped
 
@@ -269,12 +264,11 @@ def _discover_values(
     if not plan.pays_for(VALUES):
         return Discovered((), ())
     ranges = {field.name: bounds[field.name] for field in _with_found_atoms(domain)}
-    sets = sum(isinstance(field, ItemSet) and field.discover for field in domain.fields)
     query = threshold_query(
         lambda view: HeldValues(_open(view.records), domain, ranges),
         noise=plan.noise(VALUES),
         delta=plan.mechanism(VALUES).delta,
-        cap=_single_valued(domain) + sets * rules.items_cap,
+        cap=_single_valued(domain) + _open_sets(domain) * rules.items_cap,
         rows=plan.rows_per_person,
     )
     return gateway.discover(VALUES, query, plan.noise(VALUES))
@@ -330,7 +324,7 @@ def _incomplete_categories(
     the same total, less missing values. Without item sets that total is known if nothing is missing. What a column of
     two or three values falls short of it is taken for missing cells, unless it is much.
     """
-    names = [field.name for field in domain.fields if isinstance(field, Categorical) and field.discover]
+    names = [field.name for field in domain.fields if field.finds_labels and not field.is_set]
     sums: dict[str, list[float]] = {name: [] for name in names}
     for (name, _), total in zip(found.values, found.sums, strict=True):
         sums.get(name, []).append(total)
@@ -339,7 +333,7 @@ def _incomplete_categories(
     }
     # The largest of several noisy sums is too large.
     whole = max((sum(totals) - allowed[name] for name, totals in sums.items()), default=0.0)
-    if not any(isinstance(field, ItemSet) and field.discover for field in domain.fields):
+    if not _open_sets(domain):
         whole = max(whole, plan.records / max(_single_valued(domain), 1) ** 0.5)
     incomplete = {name for name, totals in sums.items() if whole - sum(totals) > allowed[name] or not totals}
     with_gaps = {
@@ -354,31 +348,25 @@ def _commonest_labels(closed: Domain, found: Discovered, incomplete: set[str]) -
     """The position of the value with the largest noisy sum, by name of a category whose values seem all found."""
     sums = {(name, str(value)): total for (name, value), total in zip(found.values, found.sums, strict=True)}
     return {
-        field.name: int(np.argmax([sums.get((field.name, str(value)), -np.inf) for value in field.values]))
+        field.name: int(np.argmax([sums.get((field.name, label), -np.inf) for label in field.labels]))
         for field in closed.fields
-        if isinstance(field, Categorical) and field.name not in incomplete
+        if field.is_category and field.name not in incomplete
     }
 
 
 def _closed(field: Field, found: Discovered, shaped: Mapping[str, Shaped], with_other: set[str]) -> Field:
     """The closed field that discovery makes of a field."""
-    if field.name in shaped:
-        if not isinstance(field, (Date, DateTime)):
-            return shaped[field.name].field
-        low, high = (None, None) if field.after is None else field.date_bounds
-        return replace(shaped[field.name].field, after=field.after, pattern=field.pattern, low=low, high=high)
+    if field.open_number is not None:
+        return field.open_number.completed(shaped[field.name].field)
+    if not field.finds_labels:
+        return field
     labels = _typed([value for value in found.of(field.name) if isinstance(value, str)])
-    if isinstance(field, ItemSet) and field.discover:
-        if not labels:
-            raise BudgetError(
-                f"no item of {field.name!r} is held by enough records to be published at this epsilon and delta; list"
-                " the items in a domain, or use a larger epsilon (the budget of this fit is spent)."
-            )
-        return ItemSet(field.name, labels, separator=field.separator)
-    if isinstance(field, Categorical) and field.discover:
-        texts = not labels or isinstance(labels[0], str)
-        return Categorical(field.name, labels, missing=True, other=texts and field.name in with_other)
-    return field
+    if field.is_set and not labels:
+        raise BudgetError(
+            f"no item of {field.name!r} is held by enough records to be published at this epsilon and delta; list"
+            " the items in a domain, or use a larger epsilon (the budget of this fit is spent)."
+        )
+    return field.with_labels(labels, other=field.name in with_other)
 
 
 def _typed(labels: Sequence[str]) -> tuple[Label, ...]:

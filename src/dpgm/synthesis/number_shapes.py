@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from dpgm.data.domain import ShapedNumber
 from dpgm.data.kinds.open_number import OpenNumber
-from dpgm.data.number_format import LARGEST_TICK
 from dpgm.data.number_grids import YEARS, Grid, bound_exponent, hour_slot, slot_range, year_range
 from dpgm.statistics.shrinkage import onto_simplex
 from dpgm.strategy.discovery_rules import DiscoveryRules
@@ -88,19 +87,6 @@ def estimate_step(counts: Floats, std: float, rules: DiscoveryRules) -> int:
     """The finest step (counts go from coarse to fine) with a significant count; else the commonest."""
     significant = np.flatnonzero(counts > rules.range_threshold * std)
     return int(significant[-1]) if len(significant) else int(np.argmax(counts))
-
-
-def range_in_places(low: float, high: float, places: int) -> tuple[float, float]:
-    """A range between powers of two, exclusive at its outer ends, in ticks of `places` decimal places.
-
-    >>> range_in_places(0.5, 4.0, 1), range_in_places(-2.0, 0.0, 0)
-    ((5.0, 39.0), (-1.0, 0.0))
-    """
-    scale = 10.0**places
-    first = np.ceil(low * scale) if low >= 0 else np.floor(low * scale) + 1
-    last = np.ceil(high * scale) - 1 if high > 0 else np.floor(high * scale)
-    first, last = np.clip([first, last], -LARGEST_TICK, LARGEST_TICK).tolist()
-    return first, max(last, first + 1)
 
 
 def _with_distant_runs(counts: Floats, first: int, last: int, least: float) -> tuple[int, int]:

@@ -21,9 +21,9 @@ import torch
 from dpgm import validation
 from dpgm.data.conditions import Condition, Rule, Unique, Values, fields_of, numbers_of, truth
 from dpgm.data.decoding import decode
-from dpgm.data.domain import Domain, ItemSet
+from dpgm.data.domain import Domain
 from dpgm.data.encoding import TableEncoder
-from dpgm.data.formats import Layout
+from dpgm.data.layouts import Layout
 from dpgm.data.records import Records, concatenate
 from dpgm.data.writers import RecordWriter
 from dpgm.errors import UsageError
@@ -246,7 +246,7 @@ def with_values(records: Records, root: int, number: int) -> Records:
 def with_layout(domain: Domain) -> Domain:
     """The domain with the layout in which its samples are written: by default, item sets are one column of lists."""
     field = domain.item_set
-    if domain.layout is not None or not isinstance(field, ItemSet):
+    if domain.layout is not None or field is None or not field.lists_values:
         return domain
     return replace(domain, layout=Layout("basket", item=field.name))
 

@@ -11,16 +11,13 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpgm import validation
-from dpgm.data.domain import Date, DateTime, Domain, Field, Numeric, ShapedNumber
+from dpgm.data.domain import Domain
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
-from dpgm.data.kinds.open_number import OpenNumber
-from dpgm.data.number_format import is_day
-from dpgm.data.number_grids import MOST_PLACES, UNITS
 from dpgm.errors import ArtefactError, DpgmError, PrivacyWarning, UsageError
 from dpgm.mechanisms.randomness import PRIVATE_NAMES
 from dpgm.privacy.accountant import ACCOUNTANT, cost
@@ -362,23 +359,10 @@ def _plan_check(certificate: Certificate, domain: Domain) -> Check:
             _check_discovered(stated, domain)
             domain = stated
         plan.check_fits(certificate.records, domain)
-        try:
-            plan.check_complete(domain)
-        except DpgmError:
-            plan.check_complete(_up_to_midnight(domain))
+        plan.check_complete(domain)
     except DpgmError as error:
         return _check(label, _reason(error))
     return _check(label, _why_model_differs(plan.settings, certificate.model))
-
-
-def _up_to_midnight(domain: Domain) -> Domain:
-    """The domain as older versions read it: a date-time's `high` without a time of day was its midnight."""
-    midnights = {
-        field.name: replace(field, high=f"{field.high}T00:00")
-        for field in domain.fields
-        if isinstance(field, DateTime) and is_day(field.high)
-    }
-    return replace(domain, fields=tuple(midnights.get(field.name, field) for field in domain.fields))
 
 
 def _check_discovered(stated: Domain, closed: Domain) -> None:
@@ -393,45 +377,10 @@ def _check_discovered(stated: Domain, closed: Domain) -> None:
     if not same or closed.is_open:
         raise UsageError("the domain of the release does not follow from the one that was stated.")
     for before, after in zip(stated.fields, closed.fields, strict=True):
-        if isinstance(before, (Numeric, Date, DateTime)) and before.is_open:
-            good = isinstance(after, ShapedNumber) and any(
-                after.format == one.format and _in_range(one, after) for one in _with_possible_steps(before)
-            )
-            for entry in ("after", "pattern"):
-                good = good and getattr(before, entry, None) == getattr(after, entry, None)
-            good = good and _has_date_bounds(before, after)
-        elif before.is_open:
-            good = type(after) is type(before)
-        else:
-            good = after == before
-        if not good:
+        if not before.may_become(after):
             raise UsageError(
                 f"the field {before.name!r} of the release does not follow from the one that was stated."
             )
-
-
-def _with_possible_steps(field: OpenNumber) -> tuple[OpenNumber, ...]:
-    """The field with each step that discovery could have found."""
-    if isinstance(field, DateTime) and field.finds_step:
-        return tuple(replace(field, unit=unit) for unit in UNITS)
-    if isinstance(field, Numeric) and field.finds_step:
-        return tuple(replace(field, decimals=places) for places in (None, *range(MOST_PLACES + 1)))
-    return (field,)
-
-
-def _in_range(before: OpenNumber, after: ShapedNumber) -> bool:
-    low, high = before.bounds
-    step = 1 if after.format.in_steps else 0
-    ends = [value for value in after.atoms if value not in before.special_ticks]
-    ends += [after.edges[0], after.edges[-1] - step] if after.edges else []
-    return all((low is None or end >= low) and (high is None or end <= high) for end in ends)
-
-
-def _has_date_bounds(before: OpenNumber, after: Field) -> bool:
-    """Whether a date after another one keeps the bounds that were stated; older releases have none."""
-    if not isinstance(after, ShapedNumber) or after.date_bounds == (None, None):
-        return True
-    return not isinstance(before, Numeric) and before.date_bounds == after.date_bounds
 
 
 def _why_model_differs(settings: Settings, model: Any) -> str | None:

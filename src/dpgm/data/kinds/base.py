@@ -13,7 +13,7 @@ number of). A kind without them, such as an ordered list of items per person, ne
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,7 @@ Mask: TypeAlias = NDArray[np.bool_]
 Floats: TypeAlias = NDArray[np.float64]
 Rng: TypeAlias = np.random.Generator
 Reader: TypeAlias = "Callable[[Table, Place], OpenColumn]"  # reads a field's column, or several, of a table
+ColumnKind: TypeAlias = Literal["number", "date", "category"]  # how raw values are compared
 Recoder: TypeAlias = Callable[[Any], Positions]  # part of an open column as positions of a closed field
 
 
@@ -177,7 +178,10 @@ class Field(Column):
     holds_lists: ClassVar[bool] = False  # whether a cell holds a list of values
     may_identify: ClassVar[bool] = False  # whether a column with the name of an identifier may be one of this kind
     lists_values: ClassVar[bool] = False  # whether a domain lists its values, or a fit finds and publishes them
-    compared_as: ClassVar[str | None] = "category"  # how raw values are compared; None: they are not
+    values: tuple[Label, ...] = ()  # those that are listed, for a record to have one of them
+    specials: tuple[float, ...] = ()  # numbers with a meaning of their own
+    compared_as: ClassVar[ColumnKind | None] = "category"  # how raw values are compared; None: they are not
+    may_leave_gaps: ClassVar[bool] = False  # whether a fit may have found its missing or unlisted values too rare
 
     # -- positions -------------------------------------------------------------------------------------------------
 
@@ -239,6 +243,11 @@ class Field(Column):
         return self.as_set is not None
 
     @property
+    def is_category(self) -> bool:
+        """Whether a record has one of a list of values, which a domain states or a fit finds and publishes."""
+        return self.lists_values and not self.is_set
+
+    @property
     def image(self) -> "Image | None":
         """The field itself if a record holds an image in it."""
         return None
@@ -260,6 +269,10 @@ class Field(Column):
         from dpgm.data.values import object_texts
 
         return object_texts(values, place)
+
+    def in_one_spelling(self, texts: Array) -> Array:
+        """Raw texts, with one spelling for each value."""
+        return texts
 
     def refuse_missing(self, missing: Mask, where: "Place", advice: str | None = None) -> None:
         """Raise if values are missing in a field that allows none."""

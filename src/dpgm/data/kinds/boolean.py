@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from dpgm.data.arrow import Array, DataType, Table, pa
+from dpgm.data.arrow import Array, DataType, Table, pa, pc
 from dpgm.data.items import flat_column
 from dpgm.data.kinds.base import Cells, CellStyle, Column, Field, Reader, Rng
 from dpgm.data.labels import MAX_LABEL_BYTES
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dpgm.data.inspect.seen import Seen
 
 # How files write booleans.
-TRUTH = {"true": 1, "false": 0, "t": 1, "f": 0, "yes": 1, "no": 0, "y": 1, "n": 0, "1": 1, "0": 0}
+_TRUTH = {"true": 1, "false": 0, "t": 1, "f": 0, "yes": 1, "no": 0, "y": 1, "n": 0, "1": 1, "0": 0}
 _NEITHER = (
     "the value is not true or false (yes/no, 1/0 do as well); correct the file, say how both are written in the domain"
     " (such as `written: ja/nein`), or make the field categorical."
@@ -71,8 +71,7 @@ class Boolean(Field):
 
     def reader(self, style: CellStyle, others: Mapping[str, Field]) -> Reader:
         """Reads booleans and the words for them."""
-        words = () if self.words is None else zip(self.words, (1, 0), strict=True)
-        truth = TRUTH | {word.lower(): value for word, value in words}
+        truth = self._truth
 
         def read(table: Table, place: Place) -> CodeColumn:
             column, where = flat_column(table, self.name), in_column(place, self.name)
@@ -84,6 +83,20 @@ class Boolean(Field):
             return CodeColumn(codes)
 
         return read
+
+    @property
+    def _truth(self) -> dict[str, int]:
+        """1 or 0 for every text that is read as true or false, in small letters."""
+        words = () if self.words is None else zip(self.words, (1, 0), strict=True)
+        return _TRUTH | {word.lower(): value for word, value in words}
+
+    def in_one_spelling(self, texts: Array) -> Array:
+        """True and false for the words that stand for them."""
+        truth = self._truth
+        meanings = pa.array([self.labels[value] for value in truth.values()], type=pa.string())
+        lowered = pc.utf8_lower(texts)
+        known = pc.index_in(lowered, value_set=pa.array(list(truth), type=pa.string()))
+        return pc.coalesce(meanings.take(known), lowered)
 
     def drawn(self, cells: Cells, rng: Rng) -> Array:
         """Booleans, or the words for them."""

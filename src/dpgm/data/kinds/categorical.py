@@ -39,6 +39,7 @@ class Categorical(Field):
     kind: ClassVar[str] = "categorical"
     draft_kinds: ClassVar[tuple[str, ...]] = ("categorical",)
     lists_values: ClassVar[bool] = True
+    may_leave_gaps: ClassVar[bool] = True
     list_key: ClassVar[str | None] = "values"
 
     def __post_init__(self) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 
 from dpgm.data.arrow import Array, DataType, pa, pc
-from dpgm.data.kinds.base import Column, Field, Floats
+from dpgm.data.kinds.base import Column, ColumnKind, Field, Floats
 from dpgm.data.kinds.open_number import OpenNumber
 from dpgm.data.number_format import (
     DISCOVER,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 class _Moments(OpenNumber):
     """Base class of dates and date-times, which are open fields with ticks since 1970."""
 
+    compared_as: ClassVar[ColumnKind | None] = "date"
     low: str
     high: str
     missing: bool | None
@@ -228,6 +229,10 @@ class DateTime(_Moments):
     def possible_steps(self) -> tuple[Self, ...]:
         """The field with each unit that discovery could find."""
         return tuple(replace(self, unit=unit) for unit in UNITS) if self.finds_step else (self,)
+
+    def range_in_found_step(self, low: float, high: float) -> tuple[float, float]:
+        """A range of seconds in the unit."""
+        return low // self._step, high // self._step
 
     @classmethod
     def of_type(cls, name: str, kind: DataType) -> Column | None:

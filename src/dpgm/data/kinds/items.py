@@ -16,7 +16,7 @@ from dpgm.data.items import (
     is_list,
     set_codes,
 )
-from dpgm.data.kinds.base import Cells, CellStyle, Column, Field, Reader, Recoder, Rng, lists_of
+from dpgm.data.kinds.base import Cells, CellStyle, Column, ColumnKind, Field, Reader, Recoder, Rng, lists_of
 from dpgm.data.labels import Codes, Label, checked_labels
 from dpgm.data.open_columns import OpenColumn, Positions, SetColumn
 from dpgm.data.rows import row_pointers, sort_rows
@@ -36,7 +36,7 @@ class SetField(Field):
     """Base class of fields with any number of positions per record, each of them an item."""
 
     holds_lists: ClassVar[bool] = True
-    compared_as: ClassVar[str | None] = None
+    compared_as: ClassVar[ColumnKind | None] = None
     items: Sequence[Label]
     separator: str | None = None
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpgm.data.arrow import Array, DataType, Table, pa
 from dpgm.data.items import flat_column
-from dpgm.data.kinds.base import Cells, CellStyle, Column, Field, Floats, Reader, Rng
+from dpgm.data.kinds.base import Cells, CellStyle, Column, ColumnKind, Field, Floats, Reader, Rng
 from dpgm.data.kinds.open_number import OpenNumber
 from dpgm.data.labels import Codes
 from dpgm.data.number_format import (
@@ -24,6 +24,7 @@ from dpgm.data.number_format import (
     Scale,
     is_number,
     is_whole,
+    range_in_places,
 )
 from dpgm.data.open_columns import CodeColumn
 from dpgm.data.values import Place, in_column, object_texts
@@ -60,7 +61,7 @@ class Numeric(OpenNumber):
     draft_kinds: ClassVar[tuple[str, ...]] = ("number", "integer")
     reads_numbers: ClassVar[bool] = True
     may_identify: ClassVar[bool] = True
-    compared_as: ClassVar[str | None] = "number"
+    compared_as: ClassVar[ColumnKind | None] = "number"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -199,10 +200,15 @@ class Numeric(OpenNumber):
     # -- discovery and drafts --------------------------------------------------------------------------------------
 
     def possible_steps(self) -> tuple[Self, ...]:
-        """The field with each number of decimal places that discovery could find."""
+        """The field with each number of decimal places that discovery could find, and last with any number of them."""
         if not self.finds_step:
             return (self,)
-        return tuple(replace(self, decimals=places) for places in (None, *range(MOST_PLACES + 1)))
+        return tuple(replace(self, decimals=places) for places in (*range(MOST_PLACES + 1), None))
+
+    def range_in_found_step(self, low: float, high: float) -> tuple[float, float]:
+        """A range between powers of two in decimal places."""
+        places = self.decimals
+        return (low, high) if places is None or isinstance(places, str) else range_in_places(low, high, places)
 
     @classmethod
     def of_type(cls, name: str, kind: DataType) -> Column | None:

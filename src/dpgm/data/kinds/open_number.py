@@ -124,8 +124,12 @@ class OpenNumber(NumberField):
         return self.format.ticks(values)
 
     def possible_steps(self) -> tuple[Self, ...]:
-        """The field with each step that discovery could find."""
+        """The field with each step that discovery could find, in the order in which steps are counted."""
         return (self,)
+
+    def range_in_found_step(self, low: float, high: float) -> tuple[float, float]:
+        """A range that was found in plain numbers or in seconds, in ticks of the step that was found."""
+        return low, high
 
     def completed(self, shaped: "ShapedNumber") -> "ShapedNumber":
         """The closed field that was found, with what this one states besides bins."""

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from dpgm.data.arrow import Array, Table
-from dpgm.data.kinds.base import Cells, CellStyle, Field, Floats, Mask, Reader, Recoder, Rng
+from dpgm.data.kinds.base import Cells, CellStyle, ColumnKind, Field, Floats, Mask, Reader, Recoder, Rng
 from dpgm.data.kinds.date import dates_and_texts, refuse_after_unless
 from dpgm.data.kinds.numeric import MAX_BINS, numbers_of_booleans
 from dpgm.data.kinds.open_number import NumberField, OpenNumber
@@ -68,6 +68,7 @@ class ShapedNumber(NumberField):
     kind: ClassVar[str] = "shaped"
     is_stated: ClassVar[bool] = False  # only a fit makes it
     may_identify: ClassVar[bool] = True
+    may_leave_gaps: ClassVar[bool] = True
     must_be_whole: ClassVar[bool] = False  # numbers are rounded: only what a curator states is checked
     missing_advice: ClassVar[str | None] = (
         "the fit has found too few such rows to model them; to compare the data with a sample, give `dpgm.evaluate`"
@@ -174,7 +175,7 @@ class ShapedNumber(NumberField):
         return self.after is None and not self.format.is_temporal
 
     @property
-    def compared_as(self) -> str | None:  # type: ignore[override]
+    def compared_as(self) -> ColumnKind | None:  # type: ignore[override]
         """As a number, or as a date."""
         return "number" if self.reads_numbers else "date"
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain, Image
-from dpgm.data.formats import Source
+from dpgm.data.layouts import Source
 from dpgm.data.read.opening import Input, zip_members
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.read.pictures import (
@@ -65,7 +65,8 @@ def read_array(source: Input, name: str, options: ReadOptions) -> tuple[Records,
 def _picture_records(pictures: Pictures, options: ReadOptions, *, of_bytes: bool) -> Records:
     """Records of images and their labels."""
     domain = pictures.domain(options)
-    image = next(field for field in domain.fields if isinstance(field, Image))
+    image = domain.image
+    assert image is not None
     if of_bytes:
         options = with_default_threshold(options, image)
     records = _dense_records(pictures.images, replace(options, domain=Domain((image,))))
@@ -159,10 +160,10 @@ def _dense_records(matrix: NDArray[Any], options: ReadOptions) -> Records:
     domain, threshold, flat = options.public_domain, options.threshold, matrix.reshape(len(matrix), -1)
     if domain is None and matrix.ndim == 3:
         domain = Domain((Image("image", *matrix.shape[1:]),))
-    image = None if domain is None else domain.item_set
-    if matrix.ndim == 3 and isinstance(image, Image) and flat.shape[1] == image.pixels:
+    image = None if domain is None or domain.item_set is None else domain.image
+    if matrix.ndim == 3 and image is not None and flat.shape[1] == image.pixels:
         _refuse_other_shape(image, matrix.shape)
-    grey = image if isinstance(image, Image) and image.levels > 2 else None
+    grey = image if image is not None and image.levels > 2 else None
     if domain is None or grey is None or matrix.shape[1:] != (grey.height, grey.columns):
         domain, grey = _columns_domain(flat.shape[1], domain), None
     elif threshold is not None:

@@ -65,18 +65,17 @@ class Pictures:
         return Domain((image, Categorical("label", values)), label="label")
 
     def _check(self, domain: Domain) -> None:
-        kinds = sorted(field.kind for field in domain.fields)
-        expected = ["image"] if self.labels is None else ["categorical", "image"]
         height, columns = self.images.shape[1:]
-        images = [field for field in domain.fields if isinstance(field, Image)]
-        if kinds != expected or domain.is_open or (images[0].height, images[0].columns) != (height, columns):
-            label = "" if self.labels is None else " and a label with its values listed"
-            raise InputError(f"the domain must list an image of {height} x {columns}{label}; correct it.")
+        image, label = (None, None) if domain.picture is None or domain.is_open else domain.picture
+        good = image is not None and (image.height, image.columns) == (height, columns)
+        if not good or (label is None) != (self.labels is None):
+            and_label = "" if self.labels is None else " and a label with its values listed"
+            raise InputError(f"the domain must list an image of {height} x {columns}{and_label}; correct it.")
 
 
 def labelled(images: Records, labels: pa.Array, domain: Domain, memory_limit: MemoryLimit) -> Records:
     """Records of an image and its label, in the order of the domain's fields."""
-    field = next(field for field in domain.fields if isinstance(field, Categorical))
+    field = next(field for field in domain.fields if field.is_category)
     try:
         codes: NDArray[Any] = TableEncoder(Domain((field,))).encode(pa.table({field.name: labels})).indices
     except InputError as error:
