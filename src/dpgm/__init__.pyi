@@ -6,7 +6,6 @@ from dpgm.baselines.estimators import Mwem as Mwem
 from dpgm.data.domain import Domain as Domain
 from dpgm.data.domain_file import load_domain as load_domain
 from dpgm.data.domain_file import save_domain as save_domain
-from dpgm.data.formats import Source as Source
 from dpgm.data.inspect.inspection import inspect_file as inspect_file
 from dpgm.data.kinds.boolean import Boolean as Boolean
 from dpgm.data.kinds.categorical import Categorical as Categorical
@@ -17,6 +16,7 @@ from dpgm.data.kinds.ignored import Ignored as Ignored
 from dpgm.data.kinds.image import Image as Image
 from dpgm.data.kinds.items import ItemSet as ItemSet
 from dpgm.data.kinds.numeric import Numeric as Numeric
+from dpgm.data.layouts import Source as Source
 from dpgm.data.read.frames import as_records as as_records
 from dpgm.data.read.options import ReadOptions as ReadOptions
 from dpgm.data.read.readers import read_records as read_records

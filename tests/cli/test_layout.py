@@ -12,7 +12,7 @@ import dpgm
 from dpgm.cli.app import run
 from dpgm.data.domain import Boolean, ItemSet
 from dpgm.data.domain_file import domain_from_plain
-from dpgm.data.formats import Layout
+from dpgm.data.layouts import Layout
 from dpgm.errors import UsageError
 
 GOODS = ("tea", "milk, skimmed", "rye bread", "=1+1")

@@ -69,7 +69,7 @@ def test_a_release_knows_the_long_layout_of_the_file_that_was_fitted(tmp_path, k
 def test_a_file_with_another_layout_than_that_of_the_fit_is_still_read(tmp_path):
     real = tmp_path / "baskets.csv"
     real.write_text("tea,milk\nrye\ntea\n" * 50)
-    layout = dpgm.data.formats.Layout("long", person="user_id", item="sku")
+    layout = dpgm.data.layouts.Layout("long", person="user_id", item="sku")
     domain = dpgm.Domain((dpgm.data.domain.ItemSet("goods", ("tea", "milk", "rye")),), layout=layout)
     assert len(file_inputs(real, real, ReadOptions(domain=domain)).real) == 150
 

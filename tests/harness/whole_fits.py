@@ -168,7 +168,7 @@ class WholeFit:
     def run(self, randomness: Randomness, checkpoint: Path | None = None) -> dpgm.Synthesizer:
         """The fit, in this process, of the data of seed 1."""
         plan, records = self.plan(), self.rows(1)
-        said = dpgm.data.formats.Source(
+        said = dpgm.data.layouts.Source(
             "person" if self.rows_per_person > 1 else "row", False, "wide", rows_per_person=self.rows_per_person
         )
         fitted = dpgm.Synthesizer(plan.target_epsilon, randomness=randomness)

@@ -19,7 +19,7 @@ import torch
 
 import dpgm
 from dpgm.data.domain import Domain, ItemSet
-from dpgm.data.formats import Source
+from dpgm.data.layouts import Source
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.read.readers import read_share
 from dpgm.data.records import Records

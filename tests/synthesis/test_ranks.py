@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import dpgm
-from dpgm.data.formats import Source
+from dpgm.data.layouts import Source
 from dpgm.errors import UsageError
 from dpgm.kernels import parallel
 from dpgm.mechanisms.gateway import Gateway

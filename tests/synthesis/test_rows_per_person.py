@@ -18,7 +18,7 @@ import dpgm
 from dpgm.cli.app import load_commands
 from dpgm.cli.app import run as command
 from dpgm.data.domain import Categorical, Domain, ItemSet, Numeric
-from dpgm.data.formats import Source
+from dpgm.data.layouts import Source
 from dpgm.data.read.frames import as_records, read_frame
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.read.person_ids import person_id, person_ids

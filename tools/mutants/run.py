@@ -2,7 +2,7 @@
 
 python tools/mutants/run.py [--only 1 2 3] [--workers N] [--out FILE]
 
-Exit 1 if a bug survives, if a text to be changed is not found any more, or if the tests fail without any bug.
+Exit 1 if a bug survives, if a patch does not find its place any more, or if the tests fail without any bug.
 """
 
 import argparse

@@ -15,7 +15,7 @@ import pyarrow
 
 from dpgm.baselines.mwem import MwemSettings
 from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
-from dpgm.data.formats import Source
+from dpgm.data.layouts import Source
 from dpgm.data.open_records import OpenRecords
 from dpgm.data.read.frames import read_frame
 from dpgm.data.records import Records, concatenate

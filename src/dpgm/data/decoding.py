@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from dpgm.data.domain import Domain
-from dpgm.data.formats import Layout, Shape
 from dpgm.data.kinds.base import Cells, label_array
+from dpgm.data.layouts import Layout, Shape
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
 

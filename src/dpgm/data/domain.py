@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from dpgm.data.condition_text import parse_constraints
 from dpgm.data.conditions import Constraint
-from dpgm.data.formats import Layout
 from dpgm.data.kinds import (
     Boolean,
     Categorical,
@@ -40,6 +39,7 @@ from dpgm.data.kinds import (
 )
 from dpgm.data.kinds.items import SetField
 from dpgm.data.labels import MAX_WIDTH, Label
+from dpgm.data.layouts import Layout
 from dpgm.errors import UsageError
 from dpgm.notebook import html_table
 from dpgm.validation import counted, near

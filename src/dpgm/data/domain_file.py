@@ -26,8 +26,8 @@ from typing import Any, TypeAlias
 from dpgm.data.atomic import atomic_file
 from dpgm.data.conditions import Rule, check_values
 from dpgm.data.domain import Column, Domain
-from dpgm.data.formats import Layout
 from dpgm.data.kinds import kind_named, kinds_stated
+from dpgm.data.layouts import Layout
 from dpgm.errors import UsageError
 from dpgm.validation import near
 

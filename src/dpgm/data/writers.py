@@ -26,9 +26,10 @@ import pyarrow.compute as pc
 from dpgm.data.atomic import atomic_file, atomic_folder
 from dpgm.data.decoding import shaped_table
 from dpgm.data.domain import Domain, Field, Label
-from dpgm.data.formats import FileFormat, Layout, Shape, check_shape, format_of
+from dpgm.data.formats import FileFormat, format_of
 from dpgm.data.items import escape_formula
 from dpgm.data.kinds.items import SetField
+from dpgm.data.layouts import Layout, Shape, check_shape
 from dpgm.data.picture_files import picture_arrays, picture_folder, shows_images
 from dpgm.data.records import WHITE, Records, concatenate, pixel_values
 from dpgm.errors import UsageError

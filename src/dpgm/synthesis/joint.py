@@ -17,7 +17,7 @@ import torch
 from dpgm import __version__
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import domain_to_plain
-from dpgm.data.formats import Source
+from dpgm.data.layouts import Source
 from dpgm.data.read.declared import Paths
 from dpgm.data.read.opening import Input, locate
 from dpgm.data.read.options import ReadOptions

@@ -7,7 +7,7 @@ from importlib import resources
 import jinja2
 
 from dpgm.data.domain import Domain
-from dpgm.data.formats import Source
+from dpgm.data.layouts import Source
 from dpgm.privacy.certificate import Certificate
 
 PUBLIC = "The number of records and the domain (the list of possible values) are treated as public."

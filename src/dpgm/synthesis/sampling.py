@@ -23,7 +23,7 @@ from dpgm.data.conditions import Condition, Rule, Unique, Values, fields_of, num
 from dpgm.data.decoding import decode
 from dpgm.data.domain import Domain
 from dpgm.data.encoding import TableEncoder
-from dpgm.data.formats import Layout
+from dpgm.data.layouts import Layout
 from dpgm.data.records import Records, concatenate
 from dpgm.data.writers import RecordWriter
 from dpgm.errors import UsageError

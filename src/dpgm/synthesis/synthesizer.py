@@ -24,7 +24,7 @@ from typing import Any, Unpack
 from dpgm import __version__
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import DomainLike, as_domain, domain_to_plain
-from dpgm.data.formats import Source
+from dpgm.data.layouts import Source
 from dpgm.data.read.frames import FrameRecords, read_frame
 from dpgm.data.read.keywords import FileKeywords, ReadKeywords
 from dpgm.data.read.options import ReadOptions

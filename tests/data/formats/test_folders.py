@@ -58,7 +58,7 @@ def test_inspect_takes_a_folder(folder, tmp_path, capsys):
 @pytest.mark.parametrize("domain", [None, DOMAIN])
 def test_evaluate_takes_folders_on_both_sides(folder, domain):
     made = evaluate(folder, folder, domain=domain)
-    assert (made.records, made.synthetic_records) == (300, 300)
+    assert (made.data.records, made.data.synthetic_records) == (300, 300)
     assert {column.distance for column in made.columns} == {0.0}
 
 
@@ -67,12 +67,12 @@ def test_evaluate_takes_a_folder_of_baskets(tmp_path):
         (tmp_path / "sets").mkdir(exist_ok=True)
         pd.DataFrame({"items": sets}).to_parquet(tmp_path / "sets" / f"{number}.parquet")
     made = evaluate(tmp_path / "sets", tmp_path / "sets")
-    assert (made.records, made.width) == (200, 3)
+    assert (made.data.records, made.data.width) == (200, 3)
 
 
 def test_the_command_evaluates_a_folder(folder, tmp_path, capsys):
     assert run(["evaluate", str(folder), str(folder), "--json", str(tmp_path / "r.json"), "--quiet"]) == 0
-    assert json.loads((tmp_path / "r.json").read_text())["records"] == 300
+    assert json.loads((tmp_path / "r.json").read_text())["data"]["records"] == 300
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "folder"])

@@ -65,8 +65,8 @@ def test_cells_of_items_and_truth_words_come_back_as_they_were(tmp_path, ending)
     read = {"csv": pd.read_csv, "tsv": lambda path: pd.read_csv(path, sep="\t"), "xlsx": pd.read_excel}[ending]
     is_alike(read(out))
     made = dpgm.evaluate(source, out, domain=tmp_path / "release" / "domain.json")
-    assert made.synthetic_records == 400
-    assert made.width > 3
+    assert made.data.synthetic_records == 400
+    assert made.data.width > 3
 
 
 def test_what_the_domain_states_needs_no_option(tmp_path):

@@ -16,9 +16,9 @@ import numpy as np
 
 from dpgm.data.domain import Categorical, Domain, ItemSet
 from dpgm.data.domain_file import save_domain
-from dpgm.data.formats import Source
 from dpgm.data.inspect.drafting import Drafted, draft_table
 from dpgm.data.items import flat_column, plain_name
+from dpgm.data.layouts import Source
 from dpgm.data.read.columns import Columns, is_binary
 from dpgm.data.read.delimited import SEPARATORS, SPACE, distinct_names, has_content, is_number, split_cells
 from dpgm.data.read.frames import checked_frame, column_names, frame_columns, is_frame

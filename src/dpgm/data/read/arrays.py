@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain, Image
-from dpgm.data.formats import Source
+from dpgm.data.layouts import Source
 from dpgm.data.read.opening import Input, zip_members
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.read.pictures import (

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain, ItemSet
 from dpgm.data.encoding import TableEncoder
-from dpgm.data.formats import Layout, Shape, Source
 from dpgm.data.items import (
     Items,
     KnownItems,
@@ -34,6 +33,7 @@ from dpgm.data.items import (
 )
 from dpgm.data.kinds.items import SetField
 from dpgm.data.labels import INDEX
+from dpgm.data.layouts import Layout, Shape, Source
 from dpgm.data.person_columns import named_like_persons
 from dpgm.data.read.options import NEEDS_DOMAIN, ReadOptions
 from dpgm.data.read.storage import Persons, join_records, limit_rows_per_person

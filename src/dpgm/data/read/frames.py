@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.encoding import TableEncoder
-from dpgm.data.formats import Layout, Source
 from dpgm.data.items import flat_column, is_list
+from dpgm.data.layouts import Layout, Source
 from dpgm.data.person_columns import named_like_persons, person_advice
 from dpgm.data.read.arrays import from_matrix
 from dpgm.data.read.columns import Chunk, Columns, read_columns

@@ -14,7 +14,7 @@ from typing import IO, Any, TypeAlias
 
 import pyarrow as pa
 
-from dpgm.data.formats import Shape
+from dpgm.data.layouts import Shape
 from dpgm.data.read.columns import Chunk, Columns
 from dpgm.data.read.declared import UTF8
 from dpgm.data.read.lines import BLOCK, MAX_LINE, blocks_of

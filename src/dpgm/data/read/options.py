@@ -13,8 +13,9 @@ from typing import Unpack
 from dpgm import validation
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import as_domain
-from dpgm.data.formats import Shape, check_shape, format_of
+from dpgm.data.formats import format_of
 from dpgm.data.kinds.items import SetField
+from dpgm.data.layouts import Shape, check_shape
 from dpgm.data.read.declared import UTF8, DeclaredOptions, described
 from dpgm.data.read.keywords import ReadKeywords
 from dpgm.data.stores import PROCESS_BYTES, MemoryLimit, bytes_of, rows_share, size_text

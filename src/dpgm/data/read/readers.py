@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from dpgm.data.domain import Domain, Ignored, ItemSet
-from dpgm.data.formats import Source, format_of
+from dpgm.data.formats import format_of
 from dpgm.data.kinds import column_of_type
+from dpgm.data.layouts import Source
 from dpgm.data.open_records import OpenRecords
 from dpgm.data.person_columns import person_advice
 from dpgm.data.read.arrays import ARRAYS, read_array

@@ -1,0 +1,1 @@
+"""Reweighting of a pool of records to released statistics, for every family that draws such a pool."""
