@@ -18,7 +18,6 @@ WRITTEN = re.compile(r"([0-9]{1,4})h([0-5][0-9])")
 class _Minutes(NumberField):
     """How durations are read, written and compared, before and after their distribution is found."""
 
-    reads_numbers: ClassVar[bool] = False
     compared_as: ClassVar[str] = "number"
 
     def number_of(self, text):
@@ -39,7 +38,6 @@ class _Minutes(NumberField):
 @dataclass(frozen=True)
 class Duration(_Minutes, OpenNumber):
     missing: bool | None = None
-
     kind, draft_kinds = "duration", ("duration",)
     format, bounds, scale = NumberFormat("integer"), (None, None), "auto"
 
@@ -54,7 +52,7 @@ class Duration(_Minutes, OpenNumber):
 
 @dataclass(frozen=True)
 class FoundDuration(_Minutes, ShapedNumber):
-    kind = "found duration"
+    kind, reads_numbers = "found duration", False
 
     def finished(self, drawn, others, rng):
         ticks, missing = drawn[self.name]

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.items import flat_column
+from dpgm.data.values import in_column, numbered_row
 from dpgm.errors import UsageError
 
 if TYPE_CHECKING:
@@ -241,8 +242,7 @@ def _present(field: "Field", labels: Sequence[str | None]) -> Mask:
 def numbers_of(table: Any, fields: Sequence["Field"]) -> dict[str, NDArray[np.float64]]:
     """Columns of numbers or dates as numbers (dates in days since 1970), NaN if missing."""
     numbers = {}
-    for field in fields:
-        column = flat_column(table, field.name)
-        values, missing = field.numbers_in(column, ("",), lambda row, name=field.name: f"row {row + 1}, column {name!r}")
-        numbers[field.name] = np.where(missing, np.nan, values)
+    for one in fields:
+        values, missing = one.numbers_in(flat_column(table, one.name), ("",), in_column(numbered_row, one.name))
+        numbers[one.name] = np.where(missing, np.nan, values)
     return numbers

@@ -6,11 +6,12 @@ import pytest
 
 import dpgm
 import toy_kind
-from dpgm.cli.app import run
+from dpgm.cli.app import load_commands, run
 from dpgm.data import kinds
 from dpgm.errors import InputError, UsageError
 
 ROWS = 3000
+load_commands()
 
 
 def minutes(texts):
@@ -40,7 +41,7 @@ def folder(tmp_path_factory, durations):
     assert run(["fit", real, "--domain", draft, "--epsilon", "8", "--model", "products", "--out", release]) == 0
     assert run(["sample", release, "--out", made, "--seed", "1"]) == 0
     report = str(folder / "report.html")
-    assert run(["evaluate", real, made, "--domain", release, "--report", report]) == 0
+    assert run(["evaluate", real, made, "--release", release, "--out", report]) == 0
     return folder
 
 
@@ -84,7 +85,7 @@ def test_a_condition_on_no_value_is_refused(folder):
 def test_real_and_synthetic_values_are_compared_and_reported(folder):
     domain = dpgm.load(folder / "release").domain
     compared = dpgm.evaluate(folder / "real.csv", folder / "made.csv", domain=domain)
-    stay = next(one for one in compared.columns.figures if one.name == "stay")
+    stay = next(one for one in compared.columns if one.name == "stay")
     assert stay.kind == "number"
     assert stay.distance < 0.15
     assert "stay" in (folder / "report.html").read_text()

@@ -318,7 +318,7 @@ class Field(Column):
         return None
 
     def numbers_in(self, column: Array, missing: Sequence[str], where: "Place") -> tuple[Floats, Mask]:
-        """Cells as the numbers that conditions and comparisons see (dates: days since 1970), and a mask of missing ones."""
+        """Cells as numbers, as conditions see them (dates: days since 1970), and a mask of the missing ones."""
         raise NotImplementedError
 
     def cells_of(self, numbers: Floats, kind: DataType) -> Array:

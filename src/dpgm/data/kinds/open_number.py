@@ -125,6 +125,10 @@ class OpenNumber(NumberField):
         return ()
 
     @property
+    def _unstated_missing(self) -> bool | None:
+        return None
+
+    @property
     def open_number(self) -> "OpenNumber | None":
         """The field itself while it is open."""
         return self if self.is_open else None
