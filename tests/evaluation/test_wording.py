@@ -94,7 +94,7 @@ def test_the_headline_names_the_one_pair_that_is_off():
         return pandas.DataFrame(frame | {f"c{at}": rng.normal(size=3000) for at in range(6)})
 
     judged = verdict(evaluate(people(False), people(True), baselines={}))
-    assert judged.headline.endswith("; worst: the association of height and weight.")
+    assert judged.headline.endswith("; worst: the relation of height and weight.")
 
 
 @pytest.mark.parametrize(

@@ -114,17 +114,18 @@ def check_pairs(evaluation: Evaluation, rules: VerdictRules) -> Findings:
 
 
 def check_associations(evaluation: Evaluation, rules: VerdictRules) -> Findings:
-    """The pair of columns whose association differs most, measured on bins or as rank correlation of raw values."""
-    pairs = []
-    if (table := evaluation.relations.pairs) is not None:
-        both = table.real_association, table.synthetic_association
-        pairs.append(_widest(table.fields, *both, table.association_bias, table.association_error, rules))
-    if (ranks := evaluation.relations.correlations) is not None:
-        no_bias = np.zeros_like(ranks.error)
-        pairs.append(_widest(ranks.columns, ranks.rank_real, ranks.rank_synthetic, no_bias, ranks.error, rules))
-    if not pairs:
+    """The pair of columns without an order whose association differs most."""
+    if (table := evaluation.relations.pairs) is None:
         return
-    _, columns, real, synthetic, level = max(pairs, key=lambda pair: (pair[-1], pair[0]))
+    ranks = evaluation.relations.ranks
+    in_order = np.isin(table.fields, () if ranks is None else ranks.names)
+    if in_order.all():
+        return
+    # Pairs of ordered columns are compared by their rank correlation, which has a sign.
+    judged = ~np.outer(in_order, in_order)
+    both = np.where(judged, table.real_association, 0.0), np.where(judged, table.synthetic_association, 0.0)
+    widest = _widest(table.fields, *both, table.association_bias, table.association_error, rules)
+    _, columns, real, synthetic, level = widest
     numbers = {"real": real, "synthetic": synthetic}
     fewest = min(evaluation.data.records, evaluation.data.synthetic_records)
     too_few = deviations(rules.false_alarm) / np.sqrt(fewest) > rules.association_gap.useful

@@ -36,6 +36,8 @@ from dpgm.evaluation.counting_queries import (
 )
 from dpgm.evaluation.downstream import downstream
 from dpgm.evaluation.file_inputs import file_inputs
+from dpgm.evaluation.findings import RULES
+from dpgm.evaluation.groups import compare_groups
 from dpgm.evaluation.inputs import (
     Inputs,
     check_comparable,
@@ -44,6 +46,7 @@ from dpgm.evaluation.inputs import (
     without_persons,
 )
 from dpgm.evaluation.raw_columns import RawColumns, compared_records, sample_rows
+from dpgm.evaluation.relations import rank_relations
 from dpgm.evaluation.results import (
     ByChance,
     Counting,
@@ -59,6 +62,7 @@ from dpgm.evaluation.results import (
     Samples,
     Workload,
 )
+from dpgm.evaluation.traits import traits_of
 
 SYNTHETIC = "synthetic"  # name of the data under evaluation among the methods; the others are baselines
 ANSWER_ZERO, INDEPENDENT = "answer 0", "independent"
@@ -171,7 +175,7 @@ def evaluate_inputs(
             values_from_data=inputs.values_from_data,
         ),
         columns=columns,
-        relations=Relations(pairs, correlated, () if raw is None else broken_orders(raw.columns)),
+        relations=_relations(raw, inputs, pairs, correlated, metrics),
         items=items,
         counting=Counting(rows, tuple(baselines), float(epsilon), float(delta)),
         learning=Learning(accuracies or (), test is not None),
@@ -315,6 +319,22 @@ def _raw_metrics(
     for column in raw.left_out:
         metrics.skip(f"raw values of the column {column.name!r}", column.reason)
     return tuple(map(compare_column, raw.columns)), metrics("correlations of numbers", correlations, raw.columns)
+
+
+def _relations(
+    raw: RawColumns | None,
+    inputs: Inputs,
+    pairs: marginals.TablePairs | None,
+    correlated: Correlations | None,
+    metrics: _Metrics,
+) -> Relations:
+    if raw is None or not raw.columns:
+        return Relations(pairs, correlated, ())
+    traits = traits_of(raw.columns, inputs.real, inputs.synthetic)
+    ranks = metrics("rank correlations", rank_relations, traits)
+    comparisons = 0 if ranks is None else ranks.comparisons
+    groups = metrics("groups of rows", compare_groups, traits, RULES.shares.close, RULES.false_alarm, comparisons)
+    return Relations(pairs, correlated, broken_orders(raw.columns), ranks, groups)
 
 
 def _random_records(records: Records, kind: DataKind, seed: int) -> Records:

@@ -72,6 +72,13 @@ class VerdictRules:
     columns_off: float = 1 / 3
     # Difference in the association (0 to 1) of any pair of columns: a dependence that is lost or invented.
     association_gap: Limits = Limits(0.15, 0.4)
+    # Difference of two rank correlations (-1 to 1): from no relation to one that is called small in statistics.
+    relation_gap: Limits = Limits(0.1, 0.4)
+    # Effect on a share of rows, all of them or those of a group (see `shares.py`): 55 % instead of 45 %, or 1 % instead
+    # of 0 %, called small in statistics; then 70 % instead of 30 %, or 15 % instead of 0 %.
+    shares: Limits = Limits(0.1, 0.4)
+    # Share of the real rows that a group must hold before it alone makes the grade "rough".
+    wide_group: float = 0.1
     # Share of the rows in which two columns are in an order that (nearly) no real row has: discharged before admitted.
     out_of_order: Limits = Limits(0.01, 0.25)
     # Lost items or values (see `marginals.LostItems`), as a share of those in at least 0.1 % of the real records.

@@ -18,8 +18,10 @@ from dpgm.evaluation.column_metrics import BrokenOrder, ColumnComparison, Correl
 from dpgm.evaluation.copies import Copies
 from dpgm.evaluation.counting_queries import Reading
 from dpgm.evaluation.downstream import Accuracy
+from dpgm.evaluation.groups import Groups
 from dpgm.evaluation.inputs import Outside, position_names
 from dpgm.evaluation.raw_columns import LeftOut, Rows
+from dpgm.evaluation.relations import RankRelations
 from dpgm.notebook import html_table
 
 if TYPE_CHECKING:
@@ -103,6 +105,8 @@ class Relations:
     pairs: marginals.TablePairs | None
     correlations: Correlations | None
     orders: tuple[BrokenOrder, ...]  # pairs of columns that are in order in the real rows only
+    ranks: RankRelations | None = None  # signed, of numbers, dates, times between them, and yes-or-no columns
+    groups: Groups | None = None
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ _HEADLINES = {
 _COUNTS = {"single_counts": "counts of a single {}", "pair_counts": "counts of two {}s together"}
 _MOST_TIMES = 999  # largest "times as accurate" that is printed
 _SMALLEST_PERCENT = 0.01  # smaller shares are printed as "under 0.01 %"
+_SIGN = 0.05  # smaller correlations have no sign worth mentioning
 _ONE_PERCENT = 0.01  # shares from here on are printed with one decimal
 
 
@@ -74,8 +75,10 @@ def headline(level: int, findings: Sequence[Finding], columns: Sequence[str]) ->
     if level in (CLOSE, COPIES):
         return _HEADLINES[level]
     worst = [finding for finding in findings if finding.level == level]
-    if len(worst) == 1 and worst[0].kind in _TOPICS:
-        return _except(level, _TOPICS[worst[0].kind](worst[0]), "")
+    topics = sorted((one for one in worst if one.kind in _TOPICS), key=lambda one: list(_TOPICS).index(one.kind))
+    if topics and (len(worst) == 1 or not columns):
+        others = ", among others" if level == USEFUL and len(worst) > 1 else ""
+        return _except(level, _TOPICS[topics[0].kind](topics[0]) + others, "")
     if not columns:
         return _HEADLINES[level]
     return _except(level, listed(columns), "columns")
@@ -87,11 +90,15 @@ def _except(level: int, names: str, what: str) -> str:
     return f"The synthetic data gives a rough outline only; worst{f' {what}' if what else ''}: {names}."
 
 
-# The subject of the headline if this finding alone decides the grade.
+# The subject of the headline if no column is off, or if this finding alone decides the grade; the plainest come first.
 _TOPICS: dict[str, Callable[[Finding], str]] = {
-    "association": lambda found: f"the association of {' and '.join(found.subject)}",
     "order_of_numbers": lambda found: f"the order of {' and '.join(found.subject)}",
     "order_of_dates": lambda found: f"the order of {' and '.join(found.subject)}",
+    "relation": lambda found: f"the relation of {' and '.join(found.subject)}",
+    "association": lambda found: f"the association of {' and '.join(found.subject)}",
+    "impossible": lambda found: f"combinations that no real row has ({found.subject[1]} with {found.subject[0]})",
+    "group": lambda found: f"{found.subject[2]} among rows with {found.subject[0]}",
+    "share": lambda found: f"the share of {found.subject[1]}",
 }
 
 
@@ -252,6 +259,48 @@ def _associations_match(found: Finding) -> str:
     return f"Associations between columns match the real data: none is off by more than {gap:.2f} on a scale of 0 to 1."
 
 
+def _relation(found: Finding) -> str:
+    real, synthetic = found.numbers["real"], found.numbers["synthetic"]
+    what = f"The rank correlation of {' and '.join(found.subject)} is {synthetic:.2f} instead of {real:.2f}"
+    if real * synthetic < 0 and min(abs(real), abs(synthetic)) > _SIGN:
+        return (
+            f"{what}: where one grows, the other {'grows' if synthetic > 0 else 'falls'} instead of the opposite."
+        )
+    return f"{what} (0: no relation, 1 or -1: one always grows or falls with the other)."
+
+
+def _share(found: Finding) -> str:
+    return f"{found.subject[1]}: {_shares(found)} of the rows{_medians(found)}."
+
+
+def _group(found: Finding) -> str:
+    group, text, *_ = found.subject
+    rows = int(found.numbers["real_rows"])
+    return f"Among rows with {group} ({rows:,} real ones), {text} in {_shares(found)}{_medians(found)}."
+
+
+def _impossible(found: Finding) -> str:
+    group, text, *_ = found.subject
+    rows, synthetic = int(found.numbers["impossible_rows"]), share_text(found.numbers["synthetic"])
+    return (
+        f"No real row with {group} has {text}, but {counted(rows, 'synthetic row')} ({synthetic} of those with {group})"
+        f"{' has' if rows == 1 else ' have'}{_medians(found)}."
+    )
+
+
+def _shares(found: Finding) -> str:
+    return f"{share_text(found.numbers['synthetic'])} instead of {share_text(found.numbers['real'])}"
+
+
+def _medians(found: Finding) -> str:
+    """The medians of the column in these rows, if they differ."""
+    numbers, kind = found.numbers, found.subject[-1]
+    if "real_median" not in numbers or numbers["real_median"] == numbers["synthetic_median"]:
+        return ""
+    real, synthetic = (_value(kind, numbers[f"{side}_median"]) for side in ("real", "synthetic"))
+    return f"; the median of {found.subject[2]} is {synthetic} instead of {real}"
+
+
 def _order(found: Finding) -> str:
     first, last = found.subject
     dates = found.kind == "order_of_dates"
@@ -320,6 +369,29 @@ _SENTENCES: dict[str, Callable[[Finding], str]] = {
     "more_orders": _more(
         "pair of columns is out of order; the JSON output lists them",
         "pairs of columns are out of order; the JSON output lists them",
+    ),
+    "relation": _relation,
+    "more_relations": _more(
+        "pair of columns is related otherwise; the JSON output lists it",
+        "pairs of columns are related otherwise; the JSON output lists them",
+    ),
+    "relations_match": lambda found: (
+        "Columns rise and fall together as in the real data: all rank correlations are within 0.1, or within chance."
+    ),
+    "share": _share,
+    "more_shares": _more("share of values is off", "shares of values are off"),
+    "group": _group,
+    "more_group": _more(
+        "pair of columns differs in some group of rows; the JSON output lists it",
+        "pairs of columns differ in some group of rows; the JSON output lists them",
+    ),
+    "impossible": _impossible,
+    "more_impossible": _more(
+        "combination occurs in synthetic rows only; the JSON output lists it",
+        "combinations occur in synthetic rows only; the JSON output lists them",
+    ),
+    "groups_match": lambda found: (
+        "Within groups of rows, such as those with one value of a column, the other columns match the real data, too."
     ),
     "learning": lambda found: (
         f"A {found.subject[0]} trained on synthetic records predicts the label of"

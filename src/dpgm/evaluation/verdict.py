@@ -27,6 +27,7 @@ from dpgm.evaluation.record_checks import (
     check_lost_items,
     check_real_not_empty,
 )
+from dpgm.evaluation.relation_checks import check_groups, check_relations, check_shares
 from dpgm.evaluation.results import Evaluation, plain_values
 from dpgm.evaluation.sentences import headline, sentence
 
@@ -36,6 +37,9 @@ _CHECKS: tuple[Callable[[Evaluation, VerdictRules], Findings], ...] = (
     check_real_not_empty,
     check_columns,
     check_rounding_and_weekdays,
+    check_shares,
+    check_relations,
+    check_groups,
     check_counts,
     check_lost_items,
     check_pairs,
