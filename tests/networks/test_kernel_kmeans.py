@@ -13,7 +13,6 @@ from sklearn.exceptions import ConvergenceWarning
 from dpgm.data.domain import Categorical, Domain, ItemSet
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
-from dpgm.kernels import feature_kernels
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.networks.kernel_kmeans import (
@@ -100,17 +99,6 @@ def test_cached_and_streamed_give_the_same_bits():
     one, other = (cluster(live(records), feature_map, noise=3.0, memory_limit=limit) for limit in (0, 1 << 30))
     assert torch.equal(one.centers, other.centers)
     assert torch.equal(one.noisy_counts, other.noisy_counts)
-
-
-def test_numba_and_torch_give_the_same_bits(monkeypatch):
-    records = grouped_records(2000)
-    for feature_map in (fourier(), IdentityFeatures(WIDTH)):
-        compiled = cluster(live(records), feature_map, clusters=5, noise=3.0)
-        with monkeypatch.context() as patch:
-            patch.setattr(feature_kernels, "HAS_NUMBA", False)
-            plain = cluster(live(records), feature_map, clusters=5, noise=3.0)
-            assert np.array_equal(plain.predict(records), compiled.predict(records))
-        assert torch.equal(compiled.centers, plain.centers)
 
 
 @pytest.mark.gpu

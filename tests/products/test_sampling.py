@@ -9,7 +9,7 @@ import torch
 
 from dpgm.data.domain import Categorical, Domain, ItemSet
 from dpgm.data.records import Records
-from dpgm.kernels.set_kernels import balance
+from dpgm.kernels.item_swaps import balance
 from dpgm.products import sampling
 from dpgm.products.model import Products
 from dpgm.products.rules import SAMPLING

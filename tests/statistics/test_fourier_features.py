@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
-from dpgm.kernels import feature_kernels
+from dpgm.kernels.feature_kernels import TABLE, TURN, fourier_features
 from dpgm.statistics.fourier_features import (
     UNIT,
     FourierFeatures,
@@ -27,7 +27,7 @@ def generator(seed=0):
 
 def frequencies(features):
     """W, (f, m), in radians and modulo a turn."""
-    return features.angles.T.astype(np.float64) * (2 * math.pi / feature_kernels.TURN)
+    return features.angles.T.astype(np.float64) * (2 * math.pi / TURN)
 
 
 def random_records(rows, width, ones, seed=0):
@@ -94,16 +94,17 @@ def test_the_paired_map_keeps_norm_one_for_many_features():
     assert norms.min() > 1 - 1e-3
 
 
-def test_torch_and_numba_give_the_same_bits(monkeypatch):
+def test_features_are_looked_up_at_the_sum_of_the_angles():
+    """The same in whole numbers, position by position: a sum that passes a full turn starts anew."""
     records = random_records(300, 50, 6)
     for phase in (False, True):
         features = FourierFeatures.draw(50, 32, 0.1, generator=generator(), phase=phase)
-        with_numba = features.quantised(records)
-        with monkeypatch.context() as patch:
-            patch.setattr(feature_kernels, "HAS_NUMBA", False)
-            assert torch.equal(features.quantised(records), with_numba)
-            assert torch.equal(features.quantised(records.rows(0, 0)), with_numba[:0])
-            assert torch.equal(features.quantised(records.rows(7, 11)), with_numba[7:11])
+        turned = features.offsets + records.to_dense(np.int64) @ features.angles.astype(np.int64)
+        places = ((turned + 8) % TURN) // (TURN // TABLE)
+        expected = np.concatenate([table[places] for table in features._tables], axis=1)
+        found = fourier_features(records, features.angles, features.offsets, features._tables)
+        assert np.array_equal(found.numpy(), expected)
+        assert len(fourier_features(records.rows(0, 0), features.angles, features.offsets, features._tables)) == 0
 
 
 def test_features_do_not_depend_on_how_rows_are_cut():

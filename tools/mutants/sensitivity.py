@@ -43,11 +43,11 @@ MUTANTS = (
         (
             Patch(
                 "dpgm.networks.kernel_kmeans:count_and_sum",
-                "add_by_cluster(features, assign(features, units, offsets), counts, sums)",
+                "add_by_cluster(exact, assign(exact, units, offsets), counts, sums)",
                 """
-                nearest_one = assign(features, units, offsets)
-                add_by_cluster(features, nearest_one, counts, sums)
-                add_by_cluster(features, (nearest_one + 1) % len(counts), counts, sums)
+                nearest_one = assign(exact, units, offsets)
+                add_by_cluster(exact, nearest_one, counts, sums)
+                add_by_cluster(exact, (nearest_one + 1) % len(counts), counts, sums)
                 """,
             ),
         ),

@@ -12,8 +12,6 @@ parser handles precedence and brackets, with placeholders for names and values; 
 """
 
 import ast
-import datetime
-import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -33,6 +31,7 @@ from dpgm.data.conditions import (
     Terms,
     Unique,
 )
+from dpgm.data.number_format import plain_number
 from dpgm.errors import UsageError
 from dpgm.validation import near
 
@@ -149,29 +148,13 @@ def one_of(field: Any, values: Sequence[str]) -> Condition:
 
 def _compared(field: Any, operator: Operator, value: str) -> Linear:
     """A number or date field compared with a value."""
-    number = _number(value)
+    number = field.number_of(value)
     if number is None:
         raise UsageError(
             f"the field {field.name!r} holds numbers or dates, and {value!r} is neither; write them like 60.5 or"
             " 2020-01-31, whatever the file has."
         )
     return Linear(((1.0, field.name),), -number, operator)
-
-
-def _number(text: str) -> float | None:
-    """A text as a finite number, or a date in days since 1970; None if it is neither."""
-    try:
-        number = float(text)
-        return number if math.isfinite(number) else None
-    except ValueError:
-        pass
-    try:
-        moment = datetime.datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    if moment.tzinfo is not None:
-        return None
-    return (moment - datetime.datetime(1970, 1, 1)) / datetime.timedelta(days=1)
 
 
 class _Parser:
@@ -269,7 +252,7 @@ class _Parser:
                 return _scaled(self._sum(inner), -1.0)
         kind, text = self._word(node)
         if kind in ("number", "date"):
-            number = _number(text)
+            number = plain_number(text)
             if number is None:  # a day that does not exist, or an infinite number
                 raise self._error()
             return (), number
@@ -297,7 +280,7 @@ class _Parser:
             made = Same(field.name, text) if names_field else one_of(field, [self._literal(right)])
             return _negated_if(operator == "!=", made)
         # Number and date fields have no text values, so a quoted field name means the field.
-        quoted_field = text in self._fields and _number(text) is None
+        quoted_field = text in self._fields and plain_number(text) is None
         if kind in ("word", "quoted") and not names_field and not quoted_field:
             field = self._only_field(*left)
             if operator in ("=", "!="):

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgm.data.items import flat_column
+from dpgm.data.values import in_column, numbered_row
 from dpgm.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,7 +25,6 @@ Mask: TypeAlias = NDArray[np.bool_]
 Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
 Terms: TypeAlias = tuple[tuple[float, str], ...]  # a sum of (factor, field name)
 MISSING = "missing"
-_SECONDS_PER_DAY = 86_400
 
 
 @dataclass(frozen=True)
@@ -238,17 +239,10 @@ def _present(field: "Field", labels: Sequence[str | None]) -> Mask:
     return field.positions_with([label for label in labels if label is not None])
 
 
-def numbers_of(table: Any, names: Sequence[str]) -> dict[str, NDArray[np.float64]]:
+def numbers_of(table: Any, fields: Sequence["Field"]) -> dict[str, NDArray[np.float64]]:
     """Columns of numbers or dates as numbers (dates in days since 1970), NaN if missing."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     numbers = {}
-    for name in names:
-        column, divisor = table.column(name), 1.0
-        if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
-            column = pc.cast(pc.cast(column, pa.timestamp("s")), pa.int64())
-            divisor = _SECONDS_PER_DAY
-        values = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-        numbers[name] = np.asarray(values, dtype=np.float64) / divisor
+    for one in fields:
+        values, missing = one.numbers_in(flat_column(table, one.name), ("",), in_column(numbered_row, one.name))
+        numbers[one.name] = np.where(missing, np.nan, values)
     return numbers

@@ -13,13 +13,8 @@ from dpgm.data.domain import Domain
 from dpgm.data.kinds.base import CellStyle
 from dpgm.data.open_records import OpenRecords, join_fields
 from dpgm.data.records import Records
-from dpgm.data.values import Place
+from dpgm.data.values import Place, numbered_row
 from dpgm.errors import InputError
-
-
-def numbered_row(row: int) -> str:
-    """The place of a row in messages, for tables that are not read from a file."""
-    return f"row {row + 1}"
 
 
 class TableEncoder:

@@ -5,6 +5,7 @@ since 0 or since 1970: exact, and one code path for all of them. The tick of a r
 """
 
 import datetime
+import math
 import sys
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
@@ -115,6 +116,22 @@ def _date_text(seconds: float) -> str:
         return str(datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=seconds))
     except OverflowError:
         return f"{seconds:.0f} s"
+
+
+def plain_number(text: str) -> float | None:
+    """A text as a finite number, or a date in days since 1970; None if it is neither."""
+    try:
+        number = float(text)
+        return number if math.isfinite(number) else None
+    except ValueError:
+        pass
+    try:
+        moment = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if moment.tzinfo is not None:
+        return None
+    return (moment - datetime.datetime(1970, 1, 1)) / datetime.timedelta(days=1)
 
 
 def is_whole(value: object, low: int, high: int | None = None) -> bool:

@@ -45,6 +45,11 @@ _ZONE = "(Z|[+-][0-9]{2}:?[0-9]{2}(:[0-9]{2})?)?"  # offsets of old dates have s
 ISO = rf"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}([T ][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}(\.[0-9]{{1,9}})?)?)?{_ZONE}$"
 
 
+def numbered_row(row: int) -> str:
+    """The place of a row in messages, for tables that are not read from a file."""
+    return f"row {row + 1}"
+
+
 def numbered(prefix: str, numbers: Sequence[int]) -> Place:
     """Places such as `x.xlsx: row 7`, from a prefix and the number of each row."""
     return lambda row: f"{prefix} {numbers[row]}"

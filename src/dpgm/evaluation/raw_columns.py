@@ -9,6 +9,7 @@ equally many real rows.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -25,6 +26,7 @@ from dpgm.data.kinds.base import ColumnKind
 from dpgm.data.labels import OTHER
 from dpgm.data.records import Records
 from dpgm.data.values import DATE_PATTERNS, fitting_patterns, parse_dates
+from dpgm.errors import InputError
 
 Rows: TypeAlias = tuple[tuple[str, ...], ...]
 _Parser: TypeAlias = Callable[[Any], NDArray[np.float64] | None]
@@ -220,7 +222,7 @@ def _raw_column(name: str, sides: Sequence[pa.Array], notes: Notes) -> RawColumn
         kind = "category"
     parsers: tuple[tuple[ColumnKind, _Parser], ...] = (("number", _numbers), ("date", _days))
     for candidate, parse in parsers:
-        real, synthetic = (parse(side) if kind in (None, candidate) else None for side in sides)
+        real, synthetic = (_values(side, stated, parse) if kind in (None, candidate) else None for side in sides)
         if real is not None and synthetic is not None:
             specials = () if stated is None else stated.specials
             return RawColumn(name, candidate, (real, synthetic), specials=specials)
@@ -231,6 +233,15 @@ def _raw_column(name: str, sides: Sequence[pa.Array], notes: Notes) -> RawColumn
         return "nearly every row has a value of its own (an identifier or free text)."
     labels, codes = _coded(texts)
     return RawColumn(name, "category", (codes[0], codes[1]), labels)
+
+
+def _values(column: pa.Array, stated: Field | None, parse: _Parser) -> NDArray[np.float64] | None:
+    """The numbers of a column, NaN where missing: as its field reads them or, where it cannot, as they look."""
+    if stated is not None:
+        with suppress(InputError):
+            values, missing = stated.numbers_in(column, ("",), str)
+            return np.where(missing, np.nan, values)
+    return parse(column)
 
 
 def _are_codes(column: pa.Array) -> bool:

@@ -251,7 +251,7 @@ def _item_traits(real: Records, synthetic: Records) -> list[Trait]:
     found = []
     sides = [side.take(np.arange(0, len(side), -(-len(side) // MOST_ROWS) or 1)) for side in (real, synthetic)]
     for field, block in zip(real.domain.fields, real.domain.blocks, strict=True):
-        if field.kind != "items":
+        if not field.is_set:
             continue
         source = frozenset([field.name])
         held = [side.to_scipy()[:, block.start : block.stop] for side in sides]

@@ -379,5 +379,6 @@ def count_and_sum(
     counts = torch.zeros(len(centers), dtype=torch.int64, device=device)
     sums = torch.zeros(centers.shape, dtype=torch.int64, device=device)
     for features in feature_chunks(records, feature_map, device, cached):
-        add_by_cluster(features, assign(features, units, offsets), counts, sums)
+        exact = features.double()  # once for both
+        add_by_cluster(exact, assign(exact, units, offsets), counts, sums)
     return counts.cpu(), sums.cpu()

@@ -16,9 +16,7 @@ from torch import Tensor
 
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
-from dpgm.kernels.compiled import HAS_NUMBA
 from dpgm.kernels.devices import matrix_precision
-from dpgm.kernels.set_kernels import count_sets
 from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.statistics.bounds import set_counts
 from dpgm.statistics.clipping import clip_bound, clip_steps, clipped_scaling, longest_expected, moments
@@ -30,10 +28,6 @@ from dpgm.statistics.statistic import GRID, Floats, Ints, Measured, Scale, Targe
 NAMES = {1: ITEMS, 2: "pair counts", 3: "triple counts", 4: "quadruple counts"}  # by the size of the sets
 # Rows of a matrix product: sums of 0/1 columns with weights up to 256 stay below 2^24, where float32 is exact.
 _CHUNK = {"cpu": {2: 1 << 14, 3: 1 << 12, 4: 1 << 12}, "cuda": {2: 1 << 16, 3: 1 << 16, 4: 1 << 14}}
-# Records that hold up to this many of the positions are counted set by set, longer ones by matrix products. By hand: a
-# set costs about a nanosecond; a matrix product of pairs of 300 positions, or triples of 50, two to three microseconds
-# per record.
-SPARSE = {2: 64, 3: 24, 4: 16}
 
 
 @dataclass(frozen=True)
@@ -94,26 +88,16 @@ class ItemTuples:
         place = places_of(self.positions, self.domain)
         steps = clip_steps(len(self.positions), self.order, self.cap).astype(np.int64)
         total = np.zeros(self.matrix, dtype=np.int64)
-        if HAS_NUMBA and self.device == "cpu":
-            self._count_sparse(view.rows, place, steps, total)
-        else:
-            for chunk in view.rows.chunks(_CHUNK["cpu" if self.device == "cpu" else "cuda"][self.order]):
-                self._count_dense(chunk, counts_within(chunk, place >= 0), place, steps, total)
+        for chunk in view.rows.chunks(_CHUNK["cpu" if self.device == "cpu" else "cuda"][self.order]):
+            self._count(chunk, counts_within(chunk, place >= 0), place, steps, total)
         return torch.from_numpy(total[self.places])
 
-    def _count_sparse(self, rows: Records, place: Ints, steps: Ints, total: Ints) -> None:
-        """Add up set by set for records that hold few of the positions, and by matrix products for the others."""
-        most, pairs = SPARSE[self.order], _pair_places(len(self.positions))
-        for chunk in rows.pieces():
-            ones = np.empty(len(chunk), dtype=np.int64)
-            count_sets(chunk.indptr, chunk.indices, place, steps, self.order, most, pairs, ones, total)
-            long = np.flatnonzero(ones > most)
-            for start in range(0, len(long), _CHUNK["cpu"][self.order]):
-                some = long[start : start + _CHUNK["cpu"][self.order]]
-                self._count_dense(chunk.take(some), ones[some], place, steps, total)
+    def _count(self, chunk: Records, ones: Ints, place: Ints, steps: Ints, total: Ints) -> None:
+        """Add up by products of 0/1 columns, on the device; `ones` is how many of the positions each record holds.
 
-    def _count_dense(self, chunk: Records, ones: Ints, place: Ints, steps: Ints, total: Ints) -> None:
-        """Add up by products of 0/1 columns, on the device; `ones` is how many of the positions each record holds."""
+        Counting set by set in a compiled loop made default fits 1.07 to 1.12 times as fast (400,000 call records,
+        300,000 travellers).
+        """
         counted = (ones >= self.order) & (steps[ones] > 0)
         if not counted.any():
             return

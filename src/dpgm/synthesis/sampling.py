@@ -162,7 +162,7 @@ class RecordFilter:
         self._seen: list[set[Any]] = [set() for _ in self._unique]
         conditions = [*(rule.condition for rule in self._rules), *([] if where is None else [where])]
         mentioned = dict.fromkeys(name for condition in conditions for name in fields_of(condition))
-        self._numbers = [name for name in mentioned if not domain.field(name).has_labels]
+        self._numbers = [field for field in map(domain.field, mentioned) if not field.has_labels]
         # Whether records may be rejected or changed even if their positions meet all conditions.
         self.acts = bool(self._unique) or any(rule.equation is not None for rule in self._rules)
 
@@ -205,19 +205,9 @@ class RecordFilter:
 
     def _replaced(self, records: Records, name: str, numbers: Any) -> Records:
         """The records with other numbers in one column, and the positions of these numbers."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         table = records.decoded
         assert table is not None
-        kind = table.schema.field(name).type
-        missing = np.isnan(numbers)
-        plain = np.where(missing, 0, numbers)
-        if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-            seconds = pa.array(np.rint(plain * 86_400).astype(np.int64), mask=missing)
-            column = pc.cast(seconds.cast(pa.timestamp("s")), kind, safe=False)
-        else:
-            column = pc.cast(pa.array(np.rint(plain) if pa.types.is_integer(kind) else plain, mask=missing), kind)
+        column = self._domain.field(name).cells_of(numbers, table.schema.field(name).type)
         table = table.set_column(table.column_names.index(name), name, column)
         encoded = TableEncoder(self._domain).encode(table)
         return Records(self._domain, encoded.indptr, encoded.indices, decoded=table)

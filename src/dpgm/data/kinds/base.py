@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from dpgm.data.arrow import Array, DataType, Table, pa
 from dpgm.data.labels import MAX_LABEL_BYTES, OTHER, Codes, Label
+from dpgm.data.number_format import plain_number
 from dpgm.data.open_columns import OpenColumn, Positions
 from dpgm.data.rows import row_pointers
 from dpgm.data.vocabulary import Vocabulary
@@ -315,6 +316,18 @@ class Field(Column):
     def position_ranges(self) -> tuple[Floats, Floats] | None:
         """Lowest and highest number of every position but missing, in days for dates; None if they are not known."""
         return None
+
+    def numbers_in(self, column: Array, missing: Sequence[str], where: "Place") -> tuple[Floats, Mask]:
+        """Cells as numbers, as conditions see them (dates: days since 1970), and a mask of the missing ones."""
+        raise NotImplementedError
+
+    def cells_of(self, numbers: Floats, kind: DataType) -> Array:
+        """Numbers (NaN if missing) as cells of a column of this Arrow type: the inverse of `numbers_in`."""
+        raise NotImplementedError
+
+    def number_of(self, text: str) -> float | None:
+        """A value as users write it in conditions as a number; None if it is none."""
+        return plain_number(text)
 
     def holds_number(self, numbers: Floats) -> Mask:
         """Mask of the numbers that are values of the field."""

@@ -95,10 +95,6 @@ class _Moments(OpenNumber):
         """Linear for dates; finer for short times since another date."""
         return "linear" if self.after is None else "auto"
 
-    @property
-    def _unstated_missing(self) -> bool | None:
-        return None
-
     def check_among(self, others: Mapping[str, Field]) -> None:
         """Check that `after` names a date field of the same kind and unit that has no `after` itself."""
         if self.after is not None:

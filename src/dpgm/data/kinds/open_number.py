@@ -4,12 +4,12 @@ A closed number is a `Numeric` with bins, or the `ShapedNumber` that a fit makes
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from dpgm.data.arrow import Array, Table
+from dpgm.data.arrow import Array, DataType, Table, pa, pc
 from dpgm.data.items import flat_column
 from dpgm.data.kinds.base import CellStyle, Field, Floats, Mask, Reader
 from dpgm.data.number_format import SECONDS, NumberFormat, Scale
@@ -51,6 +51,22 @@ class NumberField(Field):
             allowed &= numbers == np.rint(numbers)
         return allowed
 
+    def numbers_in(self, column: Array, missing: Sequence[str], where: Place) -> tuple[Floats, Mask]:
+        """Numbers, or days since 1970."""
+        if self.compared_as == "date":
+            seconds, absent = seconds_of(column, where, missing, self.pattern)
+            return seconds / SECONDS["day"], absent
+        return floats(column, where, missing)
+
+    def cells_of(self, numbers: Floats, kind: DataType) -> Array:
+        """Numbers, or dates."""
+        missing = np.isnan(numbers)
+        plain = np.where(missing, 0, numbers)
+        if self.compared_as == "date":
+            seconds = pa.array(np.rint(plain * SECONDS["day"]).astype(np.int64), mask=missing)
+            return pc.cast(seconds.cast(pa.timestamp("s")), kind, safe=False)
+        return pc.cast(pa.array(np.rint(plain) if pa.types.is_integer(kind) else plain, mask=missing), kind)
+
     def read_ticks(self, format: NumberFormat, table: Table, style: CellStyle, place: Place) -> Floats:
         """The ticks of the field's column of numbers or dates, NaN if missing."""
         column, where = flat_column(table, self.name), in_column(place, self.name)
@@ -65,7 +81,7 @@ class NumberField(Field):
 
     def read_numbers(self, column: Array, style: CellStyle, where: Place) -> tuple[Floats, Mask]:
         """The numbers of a column (0 if missing), and a mask of the missing ones."""
-        values, missing = floats(column, where, style.missing)
+        values, missing = self.numbers_in(column, style.missing, where)
         if self.format.kind == "integer" and self.must_be_whole:
             message = "the value is not a whole number; correct the file or the domain."
             refuse_first(values != np.floor(values), where, message)
@@ -107,6 +123,10 @@ class OpenNumber(NumberField):
     def special_ticks(self) -> tuple[float, ...]:
         """Values with a meaning of their own, in ticks, sorted."""
         return ()
+
+    @property
+    def _unstated_missing(self) -> bool | None:
+        return None
 
     @property
     def open_number(self) -> "OpenNumber | None":

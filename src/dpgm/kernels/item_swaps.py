@@ -1,7 +1,7 @@
-"""Counts of pairs, triples and quadruples of items in sparse records, and swaps of items toward target counts.
+"""Swaps of items between sampled records, toward target counts of pairs and triples.
 
-A swap exchanges an item of one record for an item of another, so record lengths and item counts do not change. Compiled
-by numba; far too slow without it.
+A swap exchanges an item of one record for an item of another, so record lengths and item counts do not change. One swap
+depends on those before it, so it is a loop, compiled by numba; without numba nothing is swapped.
 """
 
 from typing import Any
@@ -12,60 +12,6 @@ from numpy.typing import NDArray
 from dpgm.kernels.compiled import compiled
 
 Array = NDArray[Any]
-
-
-@compiled
-def count_sets(
-    indptr: NDArray[np.int64],
-    indices: NDArray[Any],
-    place: NDArray[np.int64],
-    steps: NDArray[np.int64],
-    order: int,
-    most: int,
-    pairs: NDArray[np.int64],
-    present: NDArray[np.int64],
-    total: NDArray[np.int64],
-) -> None:
-    """For every record with at most `most` tracked positions, add its weight to each set of `order` of them.
-
-    Args:
-        indptr: (n + 1,) where records start and end in `indices`.
-        indices: positions of the domain, ascending within each record.
-        place: the index of every position among the tracked ones, ascending; -1 if it is not tracked.
-        steps: weight of a record with 0, 1, 2, ... tracked positions.
-        order: 2, 3 or 4.
-        most: records with more tracked positions are skipped.
-        pairs: (tracked, tracked) the row of every pair of places in `total`, for orders 3 and 4.
-        present: (n,) filled with the number of tracked positions of each record.
-        total: places x places for order 2, pairs x places for 3, pairs x pairs for 4; only ascending sets are counted.
-    """
-    found = np.empty(most, dtype=np.int64)
-    for row in range(len(indptr) - 1):
-        n = 0
-        for at in range(indptr[row], indptr[row + 1]):
-            here = place[indices[at]]
-            if here >= 0:
-                if n < most:
-                    found[n] = here
-                n += 1
-        present[row] = n
-        if n < order or n > most:
-            continue
-        weight = steps[n]
-        if weight == 0:
-            continue
-        for a in range(n):
-            for b in range(a + 1, n):
-                if order == 2:
-                    total[found[a], found[b]] += weight
-                    continue
-                first = pairs[found[a], found[b]]
-                for c in range(b + 1, n):
-                    if order == 3:
-                        total[first, found[c]] += weight
-                        continue
-                    for d in range(c + 1, n):
-                        total[first, pairs[found[c], found[d]]] += weight
 
 
 @compiled
