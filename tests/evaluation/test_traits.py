@@ -24,11 +24,15 @@ def traits_by_name():
 
 def test_times_weekdays_lengths_items_and_rounding_are_traits():
     found = traits_by_name()
-    assert {"days from from to to", "weekday of from", "number of codes", "a in codes", "rounding of price"} <= {*found}
+    assert {"days from from to to", "weekday of from", "number of codes", "a in codes", "rounding of price"} <= {
+        *found
+    }
     assert found["days from from to to"].lows.tolist() == list(range(1, 9))
     assert found["a in codes"].cell_text(1) == "a in codes"
     assert found["a in codes"].cell_text(0) == "no a in codes"
-    assert found["rounding of price"].counts[0].argmax() == found["rounding of price"].labels.index("multiples of 5")
+    assert found["rounding of price"].counts[0].argmax() == found["rounding of price"].labels.index(
+        "multiples of 5"
+    )
 
 
 def test_cells_hold_equal_parts_and_popular_values_are_their_own():
@@ -48,5 +52,7 @@ def test_missing_values_are_the_last_cell_and_a_group():
 
 def test_sets_of_items_alone_have_traits_too():
     sets = as_records(np.eye(5, dtype=np.uint8).repeat(40, axis=0))
-    assert any(trait.name.startswith("number of") for trait in traits_of((), sets, sets)) is False  # always one item
+    assert (
+        any(trait.name.startswith("number of") for trait in traits_of((), sets, sets)) is False
+    )  # always one item
     assert len(traits_of((), sets, sets)) == 5
