@@ -57,7 +57,7 @@ class Claim:
     @property
     def verdict(self) -> str:
         """The result in words."""
-        return "no contradiction" if self.passed else "PRIVACY BUG: the release betrays more than it claims"
+        return "no contradiction" if self.passed else "PRIVACY BUG: the release leaks more than it claims"
 
 
 @dataclass(frozen=True)

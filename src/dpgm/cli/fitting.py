@@ -364,7 +364,7 @@ def _announce_release(out: Path, certificate: "dpgm.Certificate", domain: "dpgm.
         announce(
             f"note: no value of {', '.join(empty)} has enough people to be published, so samples have {OTHER!r} for all"
             " of them; list the values in the domain if they are public knowledge, or leave the column out (kind:"
-            " ignored, or kind: identifier for keys that samples shall have, too)"
+            " ignored, or kind: identifier if samples need keys)"
         )
     marked = "" if certificate.private else "NOT PRIVATE, "
     ending = ".npz" if domain.image is not None else ".parquet"

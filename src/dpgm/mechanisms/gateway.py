@@ -60,8 +60,8 @@ class Gateway:
         allowance: the mechanisms the plan pays for; None leaves the gateway unmetered (library use and tests).
         first_row: global number of this rank's first row.
         already_spent: what an earlier process of the same fit charged; counts against the allowance.
-        rows_per_person: rows that a person has at most. Whoever asks gives multipliers for one row; K rows move a sum
-            by K times as much, so what is charged, and stands in the allowance, is a K-th of them.
+        rows_per_person: rows that a person has at most. The caller gives multipliers for one row. K rows move a sum
+            K times as far, so a K-th of each multiplier is charged, and stands in the allowance.
     """
 
     def __init__(
@@ -354,7 +354,7 @@ class PlaybackGateway(Gateway):
 
 
 def _silent() -> np.errstate:
-    """While rows are looked at numpy warns of no overflow or division: that a warning came would tell of a row."""
+    """Silence numpy's warnings of overflow and division while rows are read: a warning would leak data."""
     return np.errstate(all="ignore")
 
 

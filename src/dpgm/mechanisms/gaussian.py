@@ -2,8 +2,8 @@
 
 Integers (a query with a grid) are exact: rounded_gaussian.py says why the accounting covers what is drawn.
 
-Floats (gradient sums) are mitigated, not proved. The theorem is about real numbers; a sum of doubles has holes
-that can betray its summands (Mironov 2012). Noise is drawn from 96 random bits per pair of normals, correct to 9.4
+Floats (gradient sums) are mitigated, not proved. The theorem is about real numbers; a sum of doubles has gaps
+that reveal its inputs (Mironov 2012). Noise is drawn from 96 random bits per pair of normals, correct to 9.4
 standard deviations, added in double precision, and the sum is rounded to a public grid of 2^-13 to 2^-12 of the
 standard deviation (and no finer than 2^-21 of the sensitivity). The two normals of a pair are a point in the plane, on
 one of 2^32 rays; a square of the grid is crossed by thousands of them (30,000 at 2.7 standard deviations), each with

@@ -3,7 +3,7 @@
 Why rounded and not discrete: adding round(noise) to an integer is rounding (integer + noise), so the release is a
 post-processing of the continuous Gaussian mechanism. Every total computed for that one, PLD included, covers
 exactly what is drawn here. The discrete Gaussian has no such relation: its Renyi cost is bounded by the continuous
-one's, its PLD is not (docs/privacy-proof.md 8). Both give exact integers without floating-point holes.
+one's, its PLD is not (docs/privacy-proof.md 8). Both give exact integers without floating-point gaps.
 
 How: inverse distribution function with a uniform of unlimited precision, of which only as many bits are drawn as
 the answer needs. A 64-bit word is a sign and 63 bits of the tail probability p, so p lies in [k, k + 1) / 2^64. In
@@ -68,7 +68,7 @@ _ahead: "weakref.WeakKeyDictionary[Randomness, _Ahead]" = weakref.WeakKeyDiction
 
 
 def few_rounded_gaussians(count: int, std: float, randomness: Randomness) -> NDArray[np.int64]:
-    """The same distribution, for the small histogram of every training step; no value is given twice."""
+    """The same distribution, for the small histogram of every training step; values are never reused."""
     if count > AHEAD // 4:
         return rounded_gaussian(count, std, randomness)
     ahead = _ahead.get(randomness)

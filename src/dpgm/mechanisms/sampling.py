@@ -128,6 +128,6 @@ def _words_needed(rows: float, rate: float) -> int:
 
 
 def _gaps(words: NDArray[np.uint64], rate: float) -> NDArray[np.float64]:
-    """Rows skipped before the next sampled one; never more than a block, which is as good as none left."""
+    """Rows skipped before the next sampled one; a gap that ends past the block is cut to its length."""
     uniform = np.minimum((words.astype(np.float64) + 0.5) * 2.0**-64, 1 - 2.0**-53)
     return np.minimum(np.floor(np.log1p(-uniform) / math.log1p(-rate)), BLOCK)

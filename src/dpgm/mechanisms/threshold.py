@@ -2,15 +2,15 @@
 
 A record with n distinct values (n <= cap; of more, `cap` are drawn by a fresh secret order) adds 1/sqrt(n) to the
 sum of each, so one record moves all sums together by at most 1. Every sum gets Gaussian noise of standard deviation
-`noise`, and the values whose noisy sum reaches the threshold are published, with these sums. Which sums exist at all
-depends on the rows: a value that one record alone holds has a sum only where that record is there. Values to which no
-record adds, because they fell out of the choice of a long record, have none: no noise is drawn for them, since enough
-of it would pass any threshold. So one record alone brings at most `cap` sums, and the threshold is so high that one of
-them passes with probability at most `delta`, over all values of the record together:
+`noise`, and the values whose noisy sum reaches the threshold are published, with these sums. Which sums exist
+depends on the rows: the sum of a value that only one record holds appears only if that record is present. A value that
+no record adds to, because long records left it out, has no sum and gets no noise: among many such values noise alone
+would pass any threshold. So one record brings at most `cap` sums of its own, and the threshold is so high that the
+probability that any of them passes is at most `delta`:
 
     threshold >= max over n <= cap of  1/sqrt(n) + noise x Phi^-1((1 - delta)^(1/n))
 
-Where a person has K rows, these hold at most K x cap values alone, and none has a sum above K:
+If a person has K rows, at most K x cap values are the person's alone, and none has a sum above K:
 
     threshold >= K + noise x Phi^-1((1 - delta)^(1 / (K cap))),  with noise K times that for one row
 

@@ -76,7 +76,7 @@ class _Normal:
     thresholds: float = 0.0  # what lists of values that passed a threshold add to delta
 
     def left(self, delta: float) -> float:
-        """What of delta the noisy releases may use."""
+        """Delta left after the thresholds."""
         if self.thresholds >= delta:
             raise UsageError(
                 f"publishing values that pass a threshold needs {self.thresholds:.3g} of `delta` = {delta:.3g}; "
@@ -201,7 +201,7 @@ def _tight_and_renyi(normal: _Normal, delta: float, check: bool) -> tuple[float,
     pld, grid_error, rdp = normal.tight(delta)
     if check and normal.adjacency is Adjacency.ADD_REMOVE and not normal.parallels:
         witness = _dp_accounting_epsilon(normal, delta)
-        if witness > 0:  # where divergences drown in rounding it answers 0, which says nothing
+        if witness > 0:  # it returns 0 on underflow, which is ignored
             rdp = min(rdp, witness)
     _agree(pld, rdp, grid_error)
     return pld, rdp

@@ -74,11 +74,11 @@ def conversion(orders: Floats, delta: float) -> Floats:
 
 @dataclass(frozen=True)
 class RenyiFilter:
-    """How much of a cap plans use that may be chosen after seeing earlier releases (Feldman and Zrnic 2021).
+    """The share of a cap that is used by plans which may depend on earlier releases (Feldman and Zrnic 2021).
 
-    Divergences at one order may add up to what converts to the cap. The first plan fixes `order` and `aside`, the share
-    of delta kept for lists of values that passed a threshold, so that what is admitted later cannot depend on what was
-    seen by then.
+    Divergences at one order may add up to the divergence that converts to the cap. The first plan fixes `order` and
+    `aside`, the share of delta kept for lists of values that passed a threshold: no later choice can depend on what was
+    released before it.
     """
 
     epsilon_cap: float

@@ -113,7 +113,7 @@ def tracked(order: int, noise: float, records: int, rules: ProductRules) -> int:
 
 
 def component_count(width: int, records: int, rules: FitRules) -> int:
-    """Number of components: one shows only one kind of record, but wide domains and few records afford fewer."""
+    """Number of components: each models one kind of record, but wide domains and few records afford fewer."""
     affordable = min(
         float(np.clip(width, rules.components, rules.components_wide)),
         max(rules.least_affordable, rules.component_cells / width),

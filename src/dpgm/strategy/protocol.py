@@ -253,7 +253,7 @@ class Strategy(Protocol):
         return {}
 
     def work(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, costs: CostRules) -> Work:
-        """Estimated time and memory of a fit beyond the cost that all families share; rather too much."""
+        """Estimated time and memory of a fit beyond the cost that all families share; an overestimate."""
 
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext
