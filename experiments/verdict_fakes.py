@@ -5,7 +5,7 @@
 
 A fake is a new sample of the same population with one fault. It passes if the verdict is not "close" and a sentence
 about what is off names the cause: every word of one of the alternatives beside the fake. A fresh sample passes if it is
-"close". Rules were chosen on seed 0; the figures in `verdict_fakes.md` are of seeds that were used once.
+"close". Rules were chosen on seed 0; reported figures are of seeds that were used once.
 """
 
 import argparse

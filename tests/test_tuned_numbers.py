@@ -25,7 +25,6 @@ WHOLE = {
     "strategy/progress.py": {60: "seconds of a minute"},
     "strategy/protocol.py": {1000: "progress is told in thousandths"},
     "statistics/bounds.py": {33: "nodes of a quadrature"},
-    "statistics/item_tuples.py": {24: "items up to which records are counted set by set: speed, not the result"},
 }  # fmt: skip
 
 
@@ -80,7 +79,7 @@ INSIDE = {
     "evaluation/copies.py": {11400714819323198485: "hash"},
     "evaluation/chance.py": {14: "purpose of a stream of draws"},
     "evaluation/raw_columns.py": {13: "purpose of a stream of draws", 1e15: "whole numbers that doubles hold"},
-    "evaluation/findings.py": {9.95: "rounded to two digits it is 10"},
+    "evaluation/sentences.py": {9.95: "rounded to two digits it is 10"},
     "evaluation/counting_queries.py": {40: "characters of an item in a message"},
     "mechanisms/gaussian.py": {13: "bits"},
     "mechanisms/normals.py": None,  # coefficients of logarithm, sine and cosine

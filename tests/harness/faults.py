@@ -490,7 +490,9 @@ def can_mount() -> bool:
 def full_disks(sizes: list[int]) -> Figures:
     """In a mount name space of its own: fits on disks of so many kilobytes, then more room and --resume."""
     here = [sys.executable, __file__, "--on-small-disks", *map(str, sizes)]
-    done = subprocess.run(["unshare", "-rm", *here], capture_output=True, text=True, timeout=1800)
+    folders = os.pathsep.join(sys.path)  # where the helpers of the tests are found
+    told = os.environ | {"PYTHONPATH": folders}
+    done = subprocess.run(["unshare", "-rm", *here], capture_output=True, text=True, timeout=1800, env=told)
     figures = Figures()
     if done.returncode != 0:
         figures.fault(f"the child failed: {done.stderr[-500:]}")

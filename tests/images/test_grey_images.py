@@ -195,10 +195,10 @@ def test_evaluation_sees_grey_values() -> None:
     real, synthetic = records(0), records(1)
     assert image_accuracy(real, synthetic) > 0.95
     found = evaluate(real, synthetic)
-    assert found.label_images is not None
-    assert found.label_images[0].shape == (2, 8, 8)
-    assert found.label_images[0][0].mean() == pytest.approx(1 / 6, abs=0.02)
-    assert found.label_images[1][1].mean() == pytest.approx(1 / 2, abs=0.02)
+    assert found.images.label_images is not None
+    assert found.images.label_images[0].shape == (2, 8, 8)
+    assert found.images.label_images[0][0].mean() == pytest.approx(1 / 6, abs=0.02)
+    assert found.images.label_images[1][1].mean() == pytest.approx(1 / 2, abs=0.02)
 
 
 def test_kernel_features_blur_every_level_by_itself() -> None:

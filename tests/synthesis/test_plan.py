@@ -64,7 +64,7 @@ def test_a_spoiled_plan_is_refused(spoil):
 
 def test_a_plan_for_other_data_is_refused():
     plan = make_plan(Config(1.0), 5000, SETS)
-    with pytest.raises(UsageError, match="5000 records"):
+    with pytest.raises(UsageError, match="5,000 records"):
         plan.check_fits(5001, SETS)
     with pytest.raises(UsageError, match="width"):
         plan.check_fits(5000, Domain.of_items(99))

@@ -37,6 +37,7 @@ from dpgm.mechanisms.randomness import Randomness
 from dpgm.mechanisms.rounded_gaussian import few_rounded_gaussians
 
 SMALLEST_SENSITIVITY = 1e-30  # below it float32 noise would be flushed to zero
+_ROUNDER = 1.5 * 2.0**52  # steps of a grid: adding and subtracting them rounds a double to the grid
 
 
 def noise_std(query: Query, noise: float, randomness: Randomness) -> float:
@@ -125,7 +126,7 @@ def _add_on_device(exact: Tensor, noise: float, sensitivity: float, randomness: 
     if noise > 0 and parallel.rank() == 0:
         noisy = torch.empty(exact.shape, dtype=torch.float64, device=exact.device)
         noisy.normal_(0.0, noise * sensitivity, generator=randomness.device_noise(exact.device)).add_(exact)
-        rounder = 1.5 * 2.0**52 * _grid_of(noise, sensitivity)  # adding and subtracting it rounds to the grid
+        rounder = _ROUNDER * _grid_of(noise, sensitivity)
         exact.copy_(noisy.add_(rounder).sub_(rounder))
     parallel.from_first(exact)
     return math.isfinite(exact.sum().item())  # a sum is finite only if its terms are

@@ -312,6 +312,10 @@ class Seen:
         """The pattern in which texts are dates; None for ISO, and for columns whose type is a date."""
         return self.patterns[0] if self.patterns and self.temporal is None else None
 
+    def option_of(self, word: str) -> str:
+        """The option of the command line that says the column is of this kind."""
+        return f"--kind '{self.name}={word}'"
+
     def reason_for_dates(self, what: str) -> str:
         """Why the column is one of dates, for the curator."""
         written = "" if self.pattern is None else f" written {self.pattern}"

@@ -140,8 +140,8 @@ class Categorical(Field):
     def recognised(cls, seen: "Seen") -> tuple[str, str] | None:
         """Codes with leading zeros, and texts of which many are equal."""
         if seen.looks == "codes":
-            codes = "codes with leading zeros; those that many people have are found privately (a number: --kind"
-            return "categorical", f"{codes} '{seen.name}=integer')"
+            found = "codes with leading zeros; those that many people have are found privately"
+            return "categorical", f"{found} (a number: {seen.option_of('integer')})"
         return "categorical", f"categories{seen.constant}; values that many people have are found privately"
 
     @classmethod

@@ -33,8 +33,11 @@ class Identifier(Column):
     def recognised(cls, seen: "Seen") -> tuple[str, str] | None:
         """Columns with the name of an identifier, and values of which nearly every row has another."""
         if seen.looks == "named":
-            said = "an identifier, as its name says, so samples carry fresh ones (to model it: --kind"
-            return "identifier", f"{said} '{seen.name}={'integer' if seen.is_whole else 'categorical'}')"
+            other = seen.option_of("integer" if seen.is_whole else "categorical")
+            return (
+                "identifier",
+                f"an identifier, as its name says, so samples carry fresh ones (to model it: {other})",
+            )
         reason = None
         if seen.is_index:
             reason = "numbers or names of the rows, which no header names: an identifier"
