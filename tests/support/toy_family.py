@@ -24,6 +24,7 @@ class CoinStrategy:
     """Measures noisy counts of item sets."""
 
     name = Coins.kind
+    models_order = False
     settings_type = FamilySettings
     measures = ItemCounts.words
 

@@ -32,6 +32,7 @@ from dpgm.data.kinds import (
     Identifier,
     Ignored,
     Image,
+    ItemSequence,
     ItemSet,
     Numeric,
     OpenNumber,
@@ -56,6 +57,7 @@ __all__ = [
     "Identifier",
     "Ignored",
     "Image",
+    "ItemSequence",
     "ItemSet",
     "Label",
     "Numeric",
@@ -127,6 +129,8 @@ class Domain:
             raise UsageError("`layout` needs a domain of one item set; leave it out.")
         for field in fields:
             field.check_among(by_name)
+        if sum(field.as_sequence is not None for field in fields) > 1:
+            raise UsageError("the domain has two sequences; keep one, and make the other a field of kind `items`.")
         if self.width > MAX_WIDTH:
             raise UsageError(f"the domain has more than {MAX_WIDTH:,} positions; drop items or use fewer bins.")
         # Identifiers are never read, but samples have them, so constraints may refer to them.
@@ -163,6 +167,11 @@ class Domain:
     def item_set(self) -> SetField | None:
         """The single field if it is an item set or an image; None for a table."""
         return self.fields[0].as_set if len(self.fields) == 1 else None
+
+    @cached_property
+    def sequence(self) -> ItemSequence | None:
+        """The field whose items have an order, which `Records.events` hold; other fields are attributes of a person."""
+        return next((found for field in self.fields if (found := field.as_sequence) is not None), None)
 
     @property
     def image(self) -> Image | None:

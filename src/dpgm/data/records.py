@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain, Image
+from dpgm.data.events import Events, concatenate_events
 from dpgm.data.rows import index_dtype, is_sorted, pieces_of, row_pointers, sort_rows, take_rows
 from dpgm.errors import UsageError
 from dpgm.notebook import html_table
@@ -32,7 +33,8 @@ class Records:
 
     `indptr` (N + 1, int64) and `indices` (int16 or int32) are read-only; slicing shares memory. Synthetic records keep
     the values that were drawn for them (`decoded`), so that every conversion gives the same values. `dtypes` are the
-    column dtypes of the frame of pandas (as texts) or polars that the data came from.
+    column dtypes of the frame of pandas (as texts) or polars that the data came from. `events` are the items of the
+    domain's sequence in order; None if it has none.
 
     >>> records = Records.from_lists([[2, 0], [], [1]], Domain.of_items(3))
     >>> len(records), records.lengths.tolist(), records.take(np.array([2, 0])).indices.tolist()
@@ -44,6 +46,7 @@ class Records:
     indices: NDArray[Any]
     decoded: "pyarrow.Table | None" = dataclasses.field(default=None, kw_only=True, repr=False)
     dtypes: Dtypes = dataclasses.field(default=(), kw_only=True, repr=False)
+    events: Events | None = dataclasses.field(default=None, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
         self.indptr.flags.writeable = False
@@ -72,8 +75,9 @@ class Records:
 
     @property
     def nbytes(self) -> int:
-        """Size of the two arrays in bytes."""
-        return self.indptr.nbytes + self.indices.nbytes
+        """Size of the arrays in bytes."""
+        own = self.indptr.nbytes + self.indices.nbytes
+        return own if self.events is None else own + self.events.nbytes
 
     @classmethod
     def from_lists(cls, rows: Sequence[Sequence[int]], domain: Domain) -> "Records":
@@ -91,6 +95,27 @@ class Records:
         if len(positions) and (positions.min() < 0 or positions.max() >= domain.width):
             raise UsageError(f"positions must lie in [0, {domain.width}).")
         return cls(domain, *sort_rows(row_pointers(lengths), positions, domain.width))
+
+    @classmethod
+    def of_events(cls, events: Events, domain: Domain, attributes: "Records | None" = None) -> "Records":
+        """Records of a domain with a sequence, from its events and the positions of the other fields.
+
+        Positions of `attributes` within the sequence do not count; None if the domain has no other fields.
+        """
+        sequence = domain.sequence
+        if sequence is None:
+            raise UsageError("the domain has no sequence; give it a field of kind `sequence`.")
+        block = domain.blocks[domain.fields.index(sequence)]
+        indptr, items = events.sets(block.width)
+        positions, lengths = items.astype(np.int64) + block.start, np.diff(indptr)
+        if attributes is not None:
+            outside = (attributes.indices < block.start) | (attributes.indices >= block.stop)
+            row = np.repeat(np.arange(len(attributes)), attributes.lengths)[outside]
+            rows = np.concatenate([np.repeat(np.arange(len(events)), lengths), row])
+            order = np.argsort(rows, kind="stable")
+            positions = np.concatenate([positions, attributes.indices[outside]])[order]
+            lengths = lengths + np.bincount(row, minlength=len(events))
+        return dataclasses.replace(cls.from_flat(positions, lengths, domain), events=events)
 
     @classmethod
     def from_dense(cls, matrix: NDArray[np.generic], domain: Domain) -> "Records":
@@ -115,11 +140,34 @@ class Records:
                 raise UsageError(f"positions must lie in [0, {self.width}).")
             if not is_sorted(piece, pointers[first:last] - low):
                 raise UsageError("positions within a record must rise and differ; use `Records.from_flat`.")
+        self._check_events()
+
+    def _check_events(self) -> None:
+        """Raise unless there are events where the domain has a sequence, and their items are those of the records."""
+        sequence, events = self.domain.sequence, self.events
+        if (sequence is None) != (events is None):
+            raise UsageError("records have events if their domain has a sequence, and none otherwise.")
+        if sequence is None or events is None:
+            return
+        events.check(sequence.width, sequence.minutes if sequence.time else None, sequence.max_length)
+        if len(events) != len(self):
+            raise UsageError("the events must be those of as many people as there are records.")
+        block = self.domain.blocks[self.domain.fields.index(sequence)]
+        for first, last in pieces_of(self.indptr):
+            part = self.rows(first, last)
+            inside = (part.indices >= block.start) & (part.indices < block.stop)
+            held = np.repeat(np.arange(len(part)), part.lengths)[inside]
+            pointers, items = part.events.sets(block.width)  # type: ignore[union-attr]
+            same = np.array_equal(np.bincount(held, minlength=len(part)), np.diff(pointers))
+            if not same or not np.array_equal(part.indices[inside] - block.start, items):
+                raise UsageError("the items of events must be those of the records; use `Records.of_events`.")
 
     def buffers(self) -> Iterator[NDArray[Any]]:
         """The underlying arrays, for a digest."""
         yield self.indptr
         yield self.indices
+        if self.events is not None:
+            yield from self.events.buffers()
 
     def rows(self, start: int, stop: int) -> "Records":
         """Records [start, stop), sharing memory."""
@@ -129,7 +177,9 @@ class Records:
         first, last = int(pointers[0]), int(pointers[-1])
         decoded = None if self.decoded is None else self.decoded.slice(start, stop - start)
         pointers = pointers - first if first else pointers
-        return Records(self.domain, pointers, self.indices[first:last], decoded=decoded, dtypes=self.dtypes)
+        events = None if self.events is None else self.events.rows(start, stop)
+        indices = self.indices[first:last]
+        return Records(self.domain, pointers, indices, decoded=decoded, dtypes=self.dtypes, events=events)
 
     def take(self, rows: NDArray[Any]) -> "Records":
         """The records at `rows` (row numbers in any order, or a mask of N booleans), in that order."""
@@ -137,7 +187,8 @@ class Records:
             rows = np.flatnonzero(rows)
         indptr, indices = take_rows(self.indptr, self.indices, rows)
         decoded = None if self.decoded is None else self.decoded.take(rows)
-        return Records(self.domain, indptr, indices, decoded=decoded, dtypes=self.dtypes)
+        events = None if self.events is None else self.events.take(rows)
+        return Records(self.domain, indptr, indices, decoded=decoded, dtypes=self.dtypes, events=events)
 
     def chunks(self, size: int) -> Iterator["Records"]:
         """Consecutive parts of at most `size` records."""
@@ -197,6 +248,7 @@ class Records:
             and self.domain == other.domain
             and np.array_equal(self.indptr, other.indptr)
             and np.array_equal(self.indices, other.indices)
+            and self.events == other.events
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -220,7 +272,9 @@ def concatenate(parts: Sequence[Records]) -> Records:
         import pyarrow as pa
 
         decoded = pa.concat_tables(tables)
-    return Records(domain, indptr, np.concatenate([part.indices for part in parts]), decoded=decoded)
+    joined = [part.events for part in parts if part.events is not None]
+    events = concatenate_events(joined) if len(joined) == len(parts) else None
+    return Records(domain, indptr, np.concatenate([part.indices for part in parts]), decoded=decoded, events=events)
 
 
 def grey_levels(records: Records, image: Image) -> NDArray[np.int64]:

@@ -40,6 +40,7 @@ class NetworkStrategy:
     network: type[Model]
     products: ProductRules = PRODUCT_RULES
     settings_type: type[FamilySettings] = NetworkSettings
+    models_order: bool = False
 
     @property
     def name(self) -> str:

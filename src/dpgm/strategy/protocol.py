@@ -230,6 +230,11 @@ class Strategy(Protocol):
         """The name of the family, which is also the `kind` of its generators."""
 
     @property
+    def models_order(self) -> bool:
+        """Whether it models the order of a sequence; other families are refused where the domain has one."""
+        return False
+
+    @property
     def settings_type(self) -> type[FamilySettings]:
         """The class of its settings."""
 

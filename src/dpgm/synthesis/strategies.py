@@ -27,6 +27,11 @@ STRATEGIES: tuple[Strategy, ...] = (IMAGES, PRODUCTS, VAES, RBMS, INDEPENDENT, M
 # (by 11 and 16 %) and lost for accidents (by 20 %); no public number predicts which.
 AUTO: tuple[Strategy, ...] = (IMAGES, PRODUCTS, VAES)
 
+_NO_ORDER = (
+    "the domain has a sequence, and the model does not know the order of items; choose another model, or ignore the"
+    " order by calling the field `kind: items`."
+)
+
 
 def strategy_of(name: str) -> Strategy:
     """The family with that name; raises UsageError if there is none."""
@@ -46,13 +51,23 @@ def choose_strategy(config: Config, domain: Domain | None) -> Strategy:
         UsageError: there is no such family, or it refuses the request.
     """
     if config.model == "auto":
-        return next(strategy for strategy in AUTO if strategy.refuses(config, domain) is None)
+        able = (strategy for strategy in AUTO if strategy.refuses(config, domain) is None)
+        chosen = next((strategy for strategy in able if _refuses_order(strategy, domain) is None), None)
+        if chosen is None:
+            raise UsageError(_NO_ORDER)
+        return chosen
     check_model(config.model)
     strategy = strategy_of(config.model)
-    refused = strategy.refuses(config, domain)
+    refused = strategy.refuses(config, domain) or _refuses_order(strategy, domain)
     if refused is not None:
         raise UsageError(refused)
     return strategy
+
+
+def _refuses_order(strategy: Strategy, domain: Domain | None) -> str | None:
+    """Why a family cannot fit a domain with a sequence; None if it can, or there is none."""
+    ordered = domain is not None and domain.sequence is not None
+    return _NO_ORDER if ordered and not strategy.models_order else None
 
 
 def fit_generator(

@@ -17,6 +17,7 @@ from dpgm.data.kinds.image import Image
 from dpgm.data.kinds.items import ItemSet
 from dpgm.data.kinds.numeric import Numeric
 from dpgm.data.kinds.open_number import OpenNumber
+from dpgm.data.kinds.sequence import ItemSequence
 from dpgm.data.kinds.shaped import ShapedNumber
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "Identifier",
     "Ignored",
     "Image",
+    "ItemSequence",
     "ItemSet",
     "Numeric",
     "OpenNumber",
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 # In the order in which they are asked whether a column looks like them; the last takes what is left.
 KINDS: tuple[type[Column], ...] = (
     ItemSet,
+    ItemSequence,
     Image,
     Boolean,
     Identifier,

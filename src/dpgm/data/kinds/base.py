@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from dpgm.data.kinds.image import Image
     from dpgm.data.kinds.items import SetField
     from dpgm.data.kinds.open_number import OpenNumber
+    from dpgm.data.kinds.sequence import ItemSequence
     from dpgm.data.values import Place
 
 # The width that a plan assumes for a column whose values are not known yet: budget shares depend on widths only weakly,
@@ -247,6 +248,11 @@ class Field(Column):
     def is_category(self) -> bool:
         """Whether a record has one of a list of values, which a domain states or a fit finds and publishes."""
         return self.lists_values and not self.is_set
+
+    @property
+    def as_sequence(self) -> "ItemSequence | None":
+        """The field itself if its items have an order."""
+        return None
 
     @property
     def image(self) -> "Image | None":

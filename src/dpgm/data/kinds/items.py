@@ -22,6 +22,7 @@ from dpgm.data.open_columns import OpenColumn, Positions, SetColumn
 from dpgm.data.rows import row_pointers, sort_rows
 from dpgm.data.values import Place, in_column, object_lists
 from dpgm.data.vocabulary import Vocabulary, drop_negative
+from dpgm.errors import UsageError
 from dpgm.validation import counted
 
 if TYPE_CHECKING:
@@ -107,12 +108,7 @@ class ItemSet(SetField):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._set("items", checked_labels(self.name, self.items, "items", self.discover))
-        if self.items and isinstance(self.items[0], int) and min(self.items) < 0:  # type: ignore[type-var, operator]
-            raise self._error("item numbers must not be negative")
-        if self.separator is not None and not (
-            isinstance(self.separator, str) and 0 < len(self.separator) <= _MARKS
-        ):
-            raise self._error(f"separator must be a text of 1 to {_MARKS} characters")
+        check_items(self.name, self.items, self.separator)
 
     @property
     def _value_count(self) -> int | None:
@@ -160,6 +156,14 @@ class ItemSet(SetField):
     def described(self) -> str:
         """How many items there are."""
         return counted(self.width, "item")
+
+
+def check_items(name: str, items: Sequence[Label], separator: object) -> None:
+    """Raise unless item numbers and the text between items are what they may be."""
+    if items and isinstance(items[0], int) and min(items) < 0:  # type: ignore[type-var, operator]
+        raise UsageError(f"field {name!r}: item numbers must not be negative.")
+    if separator is not None and not (isinstance(separator, str) and 0 < len(separator) <= _MARKS):
+        raise UsageError(f"field {name!r}: separator must be a text of 1 to {_MARKS} characters.")
 
 
 def _listed(value: Any) -> Any:
