@@ -9,7 +9,7 @@ table and the figure show the area under the ROC curve on fresh fits: 0.5 is gue
 an epsilon-private release can expect more than e^epsilon / (1 + e^epsilon) (and a delta, which is 1/1000 here). Without
 noise the attack must succeed; otherwise its failure under noise would mean nothing. FILE is a public set of items:
 UCI's msweb log, or one record per line, items separated by blanks. `--figures docs/security/attacks.json` keeps what
-was found for `make security`.
+was found for `tools/security.py`.
 """
 
 import argparse
@@ -183,7 +183,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--models", nargs="+", default=list(MODELS))
     parser.add_argument("--out", type=Path, default=Path("experiments/results/attacks"))
-    parser.add_argument("--figures", type=Path, help="a JSON file for `make security`")
+    parser.add_argument("--figures", type=Path, help="a JSON file for `tools/security.py`")
     chosen = parser.parse_args()
     records = public_records(chosen.data)
     odd = odd_one(records)

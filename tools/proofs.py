@@ -191,7 +191,7 @@ def sampler() -> dict[str, float]:
 
 
 def promises(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """What `make security` says of P1 (only noisy values reach a release) and P2 (sensitivities are as declared)."""
+    """What `tools/security.py` says of P1 (only noisy values reach a release) and P2 (sensitivities are as declared)."""
     played, pairs, largest = result["playback"], result["pairs"], result["largest_ratio"]
     differing = sum(case["differing_values"] for case in played.values())
     tapes, sets = (sum(case[key] for case in played.values()) for key in ("tapes", "data_sets"))

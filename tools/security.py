@@ -3,8 +3,8 @@
     python tools/security.py            run the tests, then write SECURITY.md and docs/guarantee.md
     python tools/security.py --no-run   only gather figures that are on file
 
-Tests that take seconds are run here. What takes minutes or hours has a command of its own (`make fuzz`, `make audit`,
-...) that leaves a small JSON file in docs/security/. Such a file may carry a key `promises`:
+Tests that take seconds are run here. What takes minutes or hours has a command of its own (`make assure RUNS=fuzz`,
+`audit`, ...) that leaves a small JSON file in docs/security/. Such a file may carry a key `promises`:
 
     {"promises": {"P12": {"figure": "100,002 mutated releases: 0 crashes", "met": true}}, ...}
 
@@ -25,7 +25,7 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).parent.parent
 FIGURES = ROOT / "docs" / "security"
 PAGES = (ROOT / "SECURITY.md", ROOT / "docs" / "guarantee.md")
-BEGIN, END = "<!-- figures: begin, written by `make security` -->", "<!-- figures: end -->"
+BEGIN, END = "<!-- figures: begin, written by `make assure` -->", "<!-- figures: end -->"
 TESTS_FILE = "tests.json"
 
 
@@ -160,14 +160,14 @@ PROMISES = (
 # Beside the promises: whether the tests would notice.
 TESTS_OF_TESTS = Promise("-", "Bugs planted in the real code are found by the tests.", (), ("mutants.json",))
 MAKE = {
-    "proofs.json": "make proofs",
-    "audit.json": "make audit",
-    "faults.json": "make faults",
-    "release_fuzz.json": "make fuzz",
-    "reader_fuzz.json": "make fuzz",
-    "metamorphic.json": "make metamorphic",
+    "proofs.json": "make assure RUNS=proofs",
+    "audit.json": "make assure RUNS=audit",
+    "faults.json": "make assure RUNS=faults",
+    "release_fuzz.json": "make assure RUNS=fuzz",
+    "reader_fuzz.json": "make assure RUNS=fuzz",
+    "metamorphic.json": "make assure RUNS=metamorphic",
     "attacks.json": "python experiments/attacks.py --data FILE --figures docs/security/attacks.json",
-    "mutants.json": "make mutants",
+    "mutants.json": "make assure RUNS=mutants",
 }
 
 

@@ -1,6 +1,6 @@
 """Real faults: SIGKILL at random moments, writes that fail, a full disk, damaged and older checkpoints, fits at once.
 
-`python tests/harness/faults.py --out FILE` runs the long form and writes its figures (`make faults`); the tests run the same
+`python tests/harness/faults.py --out FILE` runs the long form and writes its figures (`make assure RUNS=faults`); the tests run the same
 functions with small numbers. Every function returns figures; whatever must be zero is counted in `faults`, with one
 sentence each in `told`.
 

@@ -7,7 +7,7 @@ neighbouring files, of which one has a row added, removed or changed at the begi
   by exactly the rows added or removed;
 - a file is refused if and only if one of its rows is refused alone: a refusal concerns that row only.
 
-`make metamorphic` runs 20,000 pairs and prints how many there were per case; `make test` a few hundred.
+`make assure RUNS=metamorphic` runs 20,000 pairs and prints how many there were per case; `make test` a few hundred.
 """
 
 import argparse

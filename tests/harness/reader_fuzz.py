@@ -3,7 +3,7 @@
 Files come from the cases of `metamorphic.py`, so that they start out well-formed and full of oddities; a change
 either respects the structure of the format (cells, lines, numbers, lengths in headers) or is plain damage to bytes. Each
 batch runs in a process of its own under a cap on memory, so that a crash, a hang or a bomb is seen and told with the
-seed that makes it again. `make fuzz` runs 20,000 files; `make test` some hundreds.
+seed that makes it again. `make assure RUNS=fuzz` runs 20,000 files; `make test` some hundreds.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The bounded form of `make fuzz`: a few hundred mutated releases in a child process with capped memory."""
+"""The bounded form of `make assure RUNS=fuzz`: a few hundred mutated releases in a child process with capped memory."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""`make security` names every promise, finds every test, and fails where a figure is missing or not met."""
+"""`tools/security.py` names every promise, finds every test, and fails where a figure is missing or not met."""
 
 import importlib.util
 import json

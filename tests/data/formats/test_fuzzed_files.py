@@ -1,4 +1,4 @@
-"""A few hundred of the 20,000 mutated files of `make fuzz`: each is read, or refused with a message."""
+"""A few hundred of the 20,000 mutated files of `make assure RUNS=fuzz`: each is read, or refused with a message."""
 
 import reader_fuzz
 

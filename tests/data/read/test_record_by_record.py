@@ -1,4 +1,4 @@
-"""No row changes how another is read, in every format and shape: a few hundred of `make metamorphic`'s 20,000 pairs."""
+"""No row changes how another is read, in every format and shape: a few hundred of the 20,000 pairs of `make assure RUNS=metamorphic`."""
 
 import random
 from pathlib import Path
