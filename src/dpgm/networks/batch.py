@@ -72,7 +72,7 @@ class Batch(ABC):
         """
         outputs.probabilities(logits)
         if outputs.softmax:
-            present = self._times(outputs.members.to(logits))
+            present = self._times(outputs.members(logits))
             for number, (start, stop) in enumerate(outputs.softmax):
                 logits[:, start:stop] *= present[:, number : number + 1]
         return self._subtract_records(logits)

@@ -114,13 +114,19 @@ class Outputs:
         between = zip(edges[::2], edges[1::2], strict=True)
         return cls(domain.width, tuple((start, stop) for start, stop in between if start < stop), softmax)
 
+    def members(self, like: Tensor) -> Tensor:
+        """(m, softmax blocks): 1 where a column belongs to a block; of the device and type of another tensor."""
+        placed = self._members.get((like.device, like.dtype))
+        if placed is None:  # made before a step is recorded as a graph, which cannot copy from the CPU
+            placed = torch.zeros(self.width, len(self.softmax), device=like.device, dtype=like.dtype)
+            for number, (start, stop) in enumerate(self.softmax):
+                placed[start:stop, number] = 1
+            self._members[(like.device, like.dtype)] = placed
+        return placed
+
     @cached_property
-    def members(self) -> Tensor:
-        """(m, softmax blocks): 1 where a column belongs to a block."""
-        members = torch.zeros(self.width, len(self.softmax))
-        for number, (start, stop) in enumerate(self.softmax):
-            members[start:stop, number] = 1
-        return members
+    def _members(self) -> dict[tuple[torch.device, torch.dtype], Tensor]:
+        return {}
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """Turn logits (..., m) into probabilities, in place."""
