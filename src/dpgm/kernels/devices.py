@@ -1,5 +1,6 @@
 """Helpers for work on an accelerator: functions recorded as CUDA graphs, precision of matrix products."""
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -88,6 +89,19 @@ class Recorded:
                 self._function()
         torch.cuda.current_stream(self._device).wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with _no_collection(), torch.cuda.graph(graph):
             self._function()
         self._graph = graph
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """No garbage collection: to free an earlier graph while one is recorded would end the recording."""
+    enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
