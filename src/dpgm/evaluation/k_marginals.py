@@ -1,4 +1,4 @@
-"""The k-marginal score of NIST's SDNist: how close the joint distributions of k columns are, on a scale of 0 to 1000."""
+"""The k-marginal score of SDNist: how close the joint distributions of k columns are, from 0 to 1000."""
 
 from itertools import combinations
 from math import comb
