@@ -12,7 +12,7 @@ from dpgm.errors import UsageError
 from dpgm.evaluation.inputs import check_comparable
 from dpgm.evaluation.marginals import field_codes
 
-MOST_SETS = 1000  # sets of columns that are compared; of more, as many are drawn: their mean is hardly any different
+MOST_SETS = 1000  # sets of columns that are compared; of more, as many are drawn at random
 _SCALE = 1000  # of the score
 _DENSE = 4  # cells per row up to which cells are counted one by one; more are mostly empty
 
