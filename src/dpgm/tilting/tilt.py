@@ -126,10 +126,8 @@ def _curvature(
 ) -> Tensor:
     """The root of the second derivative of the loss by each parameter in units of its noise."""
     weights = torch.softmax(_log_weights(released, parameters, base), 0)
-    sums, squares = (
-        torch.cat([part.flatten() for part in parts])
-        for parts in zip(*((one.features.sums(weights), one.features.squares(weights)) for one in released), strict=True)
-    )
+    sums = torch.cat([one.features.sums(weights).flatten() for one in released])
+    squares = torch.cat([one.features.squares(weights).flatten() for one in released])
     return (records * (squares - sums**2).clamp(min=0) / stds**2 + ridges).sqrt().clamp(min=_LEAST_SLOPE)
 
 
