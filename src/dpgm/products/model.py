@@ -14,9 +14,10 @@ from torch import Tensor
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.errors import ArtefactError
+from dpgm.products.conditions import restrict
 from dpgm.products.rules import MOST_COMPONENTS, SHARES_OFF
 from dpgm.products.sampling import draw_records, drawn_at_once
-from dpgm.strategy.protocol import check_shares, check_tensors, is_size
+from dpgm.strategy.protocol import Box, check_shares, check_tensors, is_size
 
 
 class Products:
@@ -87,9 +88,13 @@ class Products:
         random = _random(generator)
         return draw_records(self.domain, self.weights, self.probabilities, count, phase, random, balance=False)
 
-    def as_products(self) -> "Products":
-        """This mixture itself."""
-        return self
+    def conditioned(self, boxes: Sequence[Box]) -> "tuple[Products | None, float] | None":
+        """The mixture given a union of disjoint boxes, exactly: a mixture of products again."""
+        found = restrict(self.domain, self.weights, self.probabilities, boxes)
+        if found is None:
+            return None
+        weights, probabilities, total = found
+        return (Products(self.domain, weights, probabilities) if total > 0 else None), total
 
     def samples_whole(self, count: int) -> bool:
         """Whether a sample of `count` records should be drawn at once, since it is balanced or rounded as a whole."""

@@ -46,6 +46,13 @@ class CostRules:
     # its gradient per pair of components and column. A table of 40 columns of 20 values: 119 s, 0.77 GB.
     step_overlap: float = 3.0e-10
     overlap_column: float = 12.0
+    # Trees: per record and pair, for each statistic; per step, component and pair of codes; per iteration, row of the
+    # pool and pair, for each statistic. Bytes per component and pair of codes; per row and column of the pool.
+    pair_cell: float = 4.0e-9
+    tree_cell: float = 4.0e-9
+    pool_cell: float = 3.0e-9
+    joint_number: float = 40.0
+    pool_code: float = 60.0
     # All records enumerated (up to 17 items): per iteration and possible record.
     enumerated_record: float = 8.0e-8
 

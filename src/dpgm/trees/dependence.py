@@ -1,0 +1,87 @@
+"""How strongly pairs of columns depend on each other, by noisy tables of groups, and the tree of the strongest."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dpgm.statistics.pair_blocks import FOURTHS, PairBlocks
+from dpgm.statistics.statistic import Floats, Ints, Measured
+
+Pair = tuple[int, int]
+
+
+def pair_values(measured: Measured[PairBlocks]) -> list[Floats]:
+    """The noisy sums of every pair, (features of the first, features of the second)."""
+    values, found, at = measured.value.double().numpy(), [], 0
+    for i, j in measured.statistic.pairs.tolist():
+        rows, columns = (measured.statistic.features[column].phi.shape[1] for column in (i, j))
+        found.append(values[at : at + rows * columns].reshape(rows, columns))
+        at += rows * columns
+    return found
+
+
+def mean_weights(blocks: PairBlocks, codes: Ints, prior: float) -> list[Floats]:
+    """For every pair, the mean weight of rows in each cell of groups; a cell counts as `prior` more average rows."""
+    groups = blocks.groups(codes)
+    weights = blocks.row_weights(groups)
+    narrow = np.ascontiguousarray(groups.astype(np.int32))
+    weighed, counted = (blocks.layout.zeros(np.float64) for _ in range(2))
+    blocks.layout.add(narrow, weights, weighed)
+    blocks.layout.add(narrow, np.ones(len(codes)), counted)
+    means = (weighed + prior * weights.mean()) / (counted + prior)
+    return [blocks.layout.table(means, pair)[:-1, :-1] for pair in range(len(blocks.pairs))]
+
+
+def strengths(
+    measured: Measured[PairBlocks], means: Sequence[Floats], shares: Sequence[Floats], records: int, rounds: int
+) -> Floats:
+    """An estimate of the mutual information of every pair, in nats.
+
+    The relative deviations of a pair's cells from independence are taken as draws of one variance, which is estimated
+    with weights by how far cells stand out of their noise; what the noise adds is subtracted.
+    """
+    statistic, found = measured.statistic, []
+    for pair, ((i, j), values) in enumerate(zip(statistic.pairs.tolist(), pair_values(measured), strict=True)):
+        first, second = (np.bincount(statistic.features[at].groups[:-1], shares[at]) for at in (i, j))
+        expected = np.outer(first, second)
+        scale = records * statistic.emphasis[pair] / FOURTHS * means[pair]
+        surplus = (values**2 - measured.std**2) / scale**2
+        noise = (measured.std / scale) ** 2
+        variance = 1.0
+        for _ in range(rounds):
+            trust = (variance * expected / (variance * expected + noise)) ** 2
+            variance = max(float((trust * surplus / expected).sum() / trust.sum()), 1e-6)
+        kept = variance * expected / (variance * expected + noise)
+        found.append(max(0.0, 0.5 * float((kept * surplus / expected).sum())))
+    return np.array(found)
+
+
+def spanning_pairs(pairs: Sequence[Pair], strength: Floats, columns: int) -> list[Pair]:
+    """The pairs of a spanning tree of largest total strength; pairs of strength 0 are left out."""
+    tree, found = list(range(columns)), []
+    for at in np.argsort(-strength, kind="stable").tolist():
+        first, second = pairs[at]
+        if tree[first] != tree[second] and strength[at] > 0:
+            tree = [tree[second] if one == tree[first] else one for one in tree]
+            found.append((first, second))
+    return found
+
+
+def rooted(pairs: Sequence[Pair], columns: int, root: int) -> tuple[int, ...]:
+    """The parent of every column in the forest of these pairs, -1 for roots; `root` is one."""
+    near: list[list[int]] = [[] for _ in range(columns)]
+    for first, second in pairs:
+        near[first].append(second)
+        near[second].append(first)
+    parents = [-2] * columns
+    for start in (root, *range(columns)):
+        waiting = [start] if parents[start] == -2 else []
+        if waiting:
+            parents[start] = -1
+        while waiting:
+            column = waiting.pop()
+            for other in near[column]:
+                if parents[other] == -2:
+                    parents[other] = column
+                    waiting.append(other)
+    return tuple(parents)

@@ -1,0 +1,136 @@
+"""What is measured of a table: columns, then pairs of columns at three resolutions. Spends the whole privacy budget."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+
+from dpgm.data.domain import Domain
+from dpgm.mechanisms.gateway import Gateway
+from dpgm.statistics.coded_rows import Coding
+from dpgm.statistics.column_counts import COLUMNS, ColumnCounts, column_shares, expected_rows
+from dpgm.statistics.pair_blocks import (
+    COARSE,
+    FOURTHS,
+    FULL,
+    SMOOTH,
+    Features,
+    PairBlocks,
+    group_features,
+    limit_at,
+    mid_ranks,
+    rank_features,
+)
+from dpgm.statistics.statistic import Floats, Measured, ask
+from dpgm.trees.dependence import Pair, mean_weights, spanning_pairs, strengths
+from dpgm.trees.groups import code_orders, equal_groups
+from dpgm.trees.rules import TreeRules
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """Everything that was released, and what follows from it at once.
+
+    Attributes:
+        coding: how records become codes.
+        records: the public number of records.
+        columns: the noisy counts of all columns.
+        shares: the shares of the codes of every column, by these.
+        pairs: the noisy statistics of pairs that were measured.
+        tree: the pairs of columns along which rows are drawn.
+        root: the column from which they are drawn.
+    """
+
+    coding: Coding
+    records: int
+    columns: Measured[ColumnCounts]
+    shares: tuple[Floats, ...]
+    pairs: tuple[Measured[PairBlocks], ...]
+    tree: tuple[Pair, ...]
+    root: int
+
+
+def measure(
+    gateway: Gateway, domain: Domain, records: int, noises: Mapping[str, float], rules: TreeRules
+) -> Measurements:
+    """Release every statistic that the plan pays for; values released earlier decide what later ones look at."""
+    coding = Coding.of(domain)
+    columns = ask(gateway, ColumnCounts(coding), noises[COLUMNS])
+    shares = column_shares(columns, records, rules.read)
+    chooser = _Chooser(coding, records, shares, rules)
+    measured: list[Measured[PairBlocks]] = []
+    tree: list[Pair] = []
+    if COARSE in noises:
+        coarse = ask(gateway, chooser.coarse(noises[COARSE]), noises[COARSE])
+        measured.append(coarse)
+        tree = chooser.tree(coarse)
+    if FULL in noises:
+        measured.append(ask(gateway, chooser.full(tree), noises[FULL]))
+    if SMOOTH in noises:
+        measured.append(ask(gateway, chooser.ranks(), noises[SMOOTH]))
+    return Measurements(coding, records, columns, shares, tuple(measured), tuple(tree), max(0, chooser.label))
+
+
+class _Chooser:
+    """Chooses features, pairs, emphasis and limits from released shares."""
+
+    def __init__(self, coding: Coding, records: int, shares: Sequence[Floats], rules: TreeRules) -> None:
+        self._coding, self._records, self._shares, self._rules = coding, records, shares, rules
+        self._orders = code_orders(coding)
+        self._pairs = list(combinations(range(len(coding.sizes)), 2))
+        self._likely = expected_rows(shares, rules.pairs.likely_rows, np.random.default_rng(0))
+        names = [field.name for field in coding.domain.fields if not field.is_set]
+        label = coding.domain.label
+        self.label = names.index(label) if label in names else -1
+
+    def coarse(self, noise: float) -> PairBlocks:
+        """Tables of groups, as many as the noise bears: a cell of two average groups stands out of its noise."""
+        for most in range(self._rules.pairs.most_groups, 2, -1):
+            blocks = self._grouped(most)
+            bearable = self._records / (self._rules.pairs.cell_noises * noise * blocks.query().sensitivity)
+            if most**2 <= bearable:
+                return blocks
+        return self._grouped(2)
+
+    def _grouped(self, most: int) -> PairBlocks:
+        pairs = zip(self._orders, self._shares, strict=True)
+        features = [group_features(equal_groups(order, own, most), own) for order, own in pairs]
+        return self._limited(features, self._pairs, COARSE)
+
+    def full(self, tree: Sequence[Pair]) -> PairBlocks:
+        """Tables of all values, for the pairs of the tree and those with the label."""
+        chosen = sorted({*tree, *(pair for pair in self._pairs if self.label in pair)}) or self._pairs[:1]
+        most = self._rules.pairs.most_values
+        pairs = zip(self._orders, self._shares, strict=True)
+        features = [group_features(equal_groups(order, own, most), own) for order, own in pairs]
+        return self._limited(features, chosen, FULL)
+
+    def ranks(self) -> PairBlocks:
+        """Products of ranks, for pairs with an ordered column."""
+        ordered = [bool((~np.isnan(order)).any()) for order in self._orders]
+        degree, most = self._rules.pairs.rank_degree, self._rules.pairs.rank_values
+        features = [
+            rank_features(mid_ranks(order, own), own, degree)
+            if has_ranks
+            else group_features(equal_groups(order, own, most), own)
+            for order, own, has_ranks in zip(self._orders, self._shares, ordered, strict=True)
+        ]
+        chosen = [pair for pair in self._pairs if ordered[pair[0]] or ordered[pair[1]]] or self._pairs
+        return self._limited(features, chosen, SMOOTH)
+
+    def _limited(self, features: Sequence[Features], pairs: Sequence[Pair], name: str) -> PairBlocks:
+        """The statistic, with the limit at a low quantile of the norms of likely rows."""
+        emphasis = self._rules.pairs.label_emphasis if name != SMOOTH else 1.0
+        fourths = [round(FOURTHS * (emphasis if self.label in pair else 1.0)) for pair in pairs]
+        blocks = PairBlocks(
+            self._coding, tuple(features), np.array(pairs, dtype=np.int64), np.array(fourths), 1, name
+        )
+        return replace(blocks, limit=limit_at(blocks, self._likely, self._rules.pairs.limit_quantile))
+
+    def tree(self, coarse: Measured[PairBlocks]) -> list[Pair]:
+        """The spanning tree of the strongest pairs."""
+        rules = self._rules.pairs
+        means = mean_weights(coarse.statistic, self._likely, rules.mean_prior)
+        strength = strengths(coarse, means, self._shares, self._records, rules.strength_rounds)
+        return spanning_pairs(self._pairs, strength, len(self._shares))

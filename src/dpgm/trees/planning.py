@@ -1,0 +1,74 @@
+"""What a plan of trees says before data is opened: which statistics are measured, and their shares of the budget."""
+
+from math import sqrt
+
+from dpgm.data.domain import Domain, Field
+from dpgm.privacy.calibration import Spend, gaussian_mu
+from dpgm.statistics.column_counts import COLUMNS
+from dpgm.statistics.pair_blocks import COARSE, FULL, SMOOTH
+from dpgm.strategy.protocol import FitPlan, PublicFacts
+from dpgm.strategy.rules import CostRules, Sizes, counting_seconds
+from dpgm.trees.rules import TreeRules
+
+
+def tree_spends(facts: PublicFacts, rules: TreeRules) -> tuple[Spend, ...]:
+    """Which statistics are measured, and the share of the budget (mu²) of each."""
+    shares = budget_shares(facts, rules)
+    total = sum(shares.values())
+    return tuple(Spend(name, share / total) for name, share in shares.items())
+
+
+def budget_shares(facts: PublicFacts, rules: TreeRules) -> dict[str, float]:
+    """Relative shares: columns alone; columns and ranks, where tables are too noisy; or everything."""
+    assert facts.domain is not None
+    shares = rules.shares
+    if len(facts.domain.fields) == 1:
+        return {COLUMNS: 1.0}
+    ordered = any(is_ordered(field) for field in facts.domain.fields)
+    if bearable_groups(facts, rules) < rules.pairs.least_groups:
+        return {COLUMNS: shares.columns_wide, SMOOTH: 1 - shares.columns_wide}
+    found = {COLUMNS: shares.columns, COARSE: shares.coarse, FULL: shares.full}
+    return found | ({SMOOTH: shares.ranks} if ordered else {})
+
+
+def is_ordered(field: Field) -> bool:
+    """Whether the values of a field have an order, as far as the stated domain says."""
+    two = not field.is_open and field.width - field.may_be_missing == 2
+    return field.is_set or field.open_number is not None or field.position_ranges() is not None or two
+
+
+def bearable_groups(facts: PublicFacts, rules: TreeRules) -> float:
+    """How many groups per column the noise bears, if all columns are spread evenly over their values."""
+    assert facts.domain is not None
+    spread = [1 - 1 / max(2, field.width) for field in facts.domain.fields]
+    norm = sqrt((sum(spread) ** 2 - sum(one**2 for one in spread)) / 2)
+    mu = gaussian_mu(facts.epsilon, facts.delta) / facts.rows_per_person
+    shares = rules.shares
+    share = shares.coarse / (shares.columns + shares.coarse + shares.full + shares.ranks)
+    return sqrt(facts.records * mu * sqrt(share) / (rules.pairs.cell_noises * norm))
+
+
+# -- estimates of time and memory ----------------------------------------------------------------------------------
+
+
+def tree_seconds(plan: FitPlan, sizes: Sizes, domain: Domain, rules: TreeRules, costs: CostRules) -> float:
+    """Estimated time of counting, of fitting the base, and of the tilt."""
+    columns = len(domain.fields)
+    statistics = sum(plan.pays_for(name) for name in (COARSE, FULL, SMOOTH))
+    pairs = columns * (columns - 1) / 2
+    counting = counting_seconds(sizes, costs) + sizes.records * pairs * statistics * costs.pair_cell
+    step = costs.step + costs.tree_cell * sizes.width**2 * rules.base.components
+    cells = pool_rows(plan.records, rules) * pairs * statistics
+    return counting + rules.base.steps * step + rules.tilt.iterations * cells * costs.pool_cell
+
+
+def tree_memory(plan: FitPlan, sizes: Sizes, domain: Domain, rules: TreeRules, costs: CostRules) -> float:
+    """Estimated memory: the pool with its codes and groups, and the joint shares of all pairs in the base."""
+    columns = len(domain.fields)
+    joint = costs.joint_number * rules.base.components * float(sizes.width) ** 2
+    return costs.mixture + joint + costs.pool_code * pool_rows(plan.records, rules) * columns
+
+
+def pool_rows(records: int, rules: TreeRules) -> int:
+    """How many rows are tilted."""
+    return int(min(max(round(rules.pool.per_record * records), rules.pool.least), rules.pool.most))

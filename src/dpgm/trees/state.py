@@ -1,0 +1,205 @@
+"""Trees as tensors of a release, and back from an untrusted one.
+
+Tables are float32; a fit rounds them before it tilts (`rounded`), so that a release that is opened draws what the
+fitted model draws.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpgm.data.domain import Domain
+from dpgm.errors import ArtefactError
+from dpgm.statistics.coded_rows import Coding
+from dpgm.statistics.column_counts import COLUMNS, ColumnCounts
+from dpgm.statistics.pair_blocks import COARSE, FULL, SMOOTH, STEPS, Features, PairBlocks
+from dpgm.statistics.statistic import Floats, Ints
+from dpgm.strategy.protocol import check_shares, is_size
+from dpgm.trees.forest import Forest, Leaves, depth_first
+from dpgm.trees.rules import LARGEST_PARAMETER, MOST_COMPONENTS, SHARES_OFF
+from dpgm.trees.tilted import TiltedSums
+
+_MOST_RECORDS = 2**53
+_LARGEST_PHI = 4 * STEPS  # features are differences of shares or polynomials in [-1, 1]
+_LARGEST_NORM = 2**52  # below, squared norms in steps are exact
+
+
+def rounded(forest: Forest) -> Forest:
+    """The forest with tables as a release holds them."""
+    return replace(
+        forest,
+        tables=tuple(_float32(table) for table in forest.tables),
+        leaves=tuple(replace(one, chances=_float32(one.chances)) for one in forest.leaves),
+    )
+
+
+def _float32(table: Floats) -> Floats:
+    return table.astype(np.float32).astype(np.float64)
+
+
+def forest_tensors(forest: Forest) -> dict[str, Tensor]:
+    """The tensors of a forest."""
+    return {
+        "weights": torch.from_numpy(forest.weights),
+        "parents": torch.tensor(forest.parents, dtype=torch.int32),
+        "tables": _flat(forest.tables),
+        "parents of lists": torch.tensor([one.parent for one in forest.leaves], dtype=torch.int32),
+        "chances of items": _flat([one.chances for one in forest.leaves]),
+    }
+
+
+def _flat(tables: Sequence[Floats]) -> Tensor:
+    return torch.from_numpy(np.concatenate([np.empty(0), *(one.ravel() for one in tables)])).float()
+
+
+def tilted_tensors(tilted: TiltedSums) -> dict[str, Tensor]:
+    """The tensors of a tilted statistic; columns need no more than their parameters."""
+    statistic = tilted.statistic
+    found = {
+        "parameters": tilted.parameters.double(),
+        "sums": tilted.sums.double(),
+        "noise": torch.tensor([tilted.std, tilted.ridge], dtype=torch.float64),
+    }
+    if isinstance(statistic, PairBlocks):
+        features = statistic.features
+        found |= {
+            "groups": torch.from_numpy(np.concatenate([one.groups for one in features])).int(),
+            "widths": torch.tensor([one.phi.shape[1] for one in features], dtype=torch.int32),
+            "features": torch.from_numpy(np.concatenate([one.phi.ravel() for one in features])).short(),
+            "pairs": torch.from_numpy(statistic.pairs).int(),
+            "emphasis": torch.from_numpy(statistic.emphasis).int(),
+            "limit": torch.tensor([statistic.limit], dtype=torch.int64),
+        }
+    return {f"{statistic.name}: {name}": tensor for name, tensor in found.items()}
+
+
+# -- from an untrusted release -------------------------------------------------------------------------------------
+
+
+def read_parts(
+    kind: str, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain
+) -> tuple[Forest, list[TiltedSums], int, float]:
+    """The forest, the tilted statistics, the number of records and the log of the mean weight.
+
+    Raises:
+        ArtefactError: a part is missing, unknown, misshapen, of another type, or out of range.
+    """
+    components, records, names = (architecture.get(key) for key in ("components", "records", "statistics"))
+    known = [COLUMNS, COARSE, FULL, SMOOTH]
+    if set(architecture) != {"kind", "components", "records", "statistics"} or architecture["kind"] != kind:
+        raise ArtefactError("the model is not a mixture of trees; get the release again.")
+    if not is_size(components, MOST_COMPONENTS) or not is_size(records, _MOST_RECORDS):
+        raise ArtefactError("the model's number of components or records is not valid; get the release again.")
+    if not isinstance(names, list) or names[:1] != [COLUMNS] or names != [one for one in known if one in names]:
+        raise ArtefactError("the model's statistics are not valid; get the release again.")
+    parts = _Parts(tensors)
+    coding = Coding.of(domain)
+    forest = _read_forest(parts, domain, components)
+    tilted = [_read_tilted(parts, coding, name) for name in names]
+    (log_mean,) = parts.take("log mean weight", torch.float64, (1,), LARGEST_PARAMETER).tolist()
+    parts.finish()
+    return forest, tilted, records, log_mean
+
+
+class _Parts:
+    """Takes tensors one by one, each checked for its type, shape and range."""
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        self._left = dict(tensors)
+
+    def take(
+        self, name: str, dtype: torch.dtype, shape: tuple[int, ...], most: float, least: float | None = None
+    ) -> Any:
+        """A tensor as an array, with values in [least, most]; `least` is -most if it is not given."""
+        tensor = self._left.pop(name, None)
+        if tensor is None or tensor.dtype != dtype or tuple(tensor.shape) != shape:
+            raise ArtefactError(f"the tensor {name!r} is missing or misshapen; get the release again.")
+        lowest = -most if least is None else least
+        if not bool(((tensor >= lowest) & (tensor <= most)).all()):  # false for NaN too
+            raise ArtefactError(f"the tensor {name!r} holds values out of range; get the release again.")
+        array = tensor.numpy()
+        return array.astype(np.float64 if tensor.is_floating_point() else np.int64)
+
+    def length(self, name: str) -> int:
+        """The length of the first axis of a tensor; 0 if there is none."""
+        tensor = self._left.get(name)
+        return 0 if tensor is None or tensor.dim() == 0 else len(tensor)
+
+    def finish(self) -> None:
+        """Refuse tensors that nothing asked for."""
+        if self._left:
+            raise ArtefactError("the model has unknown tensors; get the release again.")
+
+
+def _read_forest(parts: _Parts, domain: Domain, components: int) -> Forest:
+    weights = parts.take("weights", torch.float64, (components,), 1.0, 0.0)
+    sizes = [column.stop - column.start for column in domain.table_columns]
+    lists = [(block.start, block.width) for block in domain.blocks if not block.softmax]
+    parents = parts.take("parents", torch.int32, (len(sizes),), len(sizes) - 1, -1).tolist()
+    if len(depth_first(parents)) != len(sizes):
+        raise ArtefactError("the columns of the model are no forest; get the release again.")
+    shapes = [(components, 1 if up < 0 else sizes[up], own) for up, own in zip(parents, sizes, strict=True)]
+    tables = _split(parts, "tables", shapes)
+    list_parents = parts.take("parents of lists", torch.int32, (len(lists),), len(sizes) - 1, -1).tolist()
+    list_shapes = [
+        (components, 1 if up < 0 else sizes[up], width) for up, (_, width) in zip(list_parents, lists, strict=True)
+    ]
+    chances = _split(parts, "chances of items", list_shapes)
+    for shares in (weights, *tables):
+        check_shares(torch.from_numpy(shares), SHARES_OFF)
+    leaves = tuple(Leaves(start, up, own) for (start, _), up, own in zip(lists, list_parents, chances, strict=True))
+    return Forest(domain, weights, tuple(parents), tuple(tables), leaves)
+
+
+def _split(parts: _Parts, name: str, shapes: Sequence[tuple[int, ...]]) -> list[Floats]:
+    lengths = [int(np.prod(shape)) for shape in shapes]
+    flat = parts.take(name, torch.float32, (sum(lengths),), 1.0, 0.0)
+    pieces = np.split(flat, np.cumsum(lengths)[:-1]) if lengths else []
+    return [piece.reshape(shape) for piece, shape in zip(pieces, shapes, strict=True)]
+
+
+def _read_tilted(parts: _Parts, coding: Coding, name: str) -> TiltedSums:
+    statistic: ColumnCounts | PairBlocks
+    if name == COLUMNS:
+        statistic, width = ColumnCounts(coding), sum(coding.sizes)
+    else:
+        statistic = _read_pairs(parts, coding, name)
+        width = statistic.width
+    parameters = parts.take(f"{name}: parameters", torch.float64, (width,), LARGEST_PARAMETER)
+    sums = parts.take(f"{name}: sums", torch.float64, (width,), _MOST_RECORDS)
+    std, ridge = parts.take(f"{name}: noise", torch.float64, (2,), _MOST_RECORDS, 0.0).tolist()
+    return TiltedSums(statistic, torch.from_numpy(parameters), torch.from_numpy(sums), std, ridge)
+
+
+def _read_pairs(parts: _Parts, coding: Coding, name: str) -> PairBlocks:
+    wrong = ArtefactError(f"the {name} of the model are not valid; get the release again.")
+    sizes = np.array(coding.sizes) + 1  # rows without a value have a code of their own
+    flat = parts.take(f"{name}: groups", torch.int32, (int(sizes.sum()),), int(sizes.max()), 0)
+    groups: list[Ints] = np.split(flat, np.cumsum(sizes)[:-1])
+    counts = [int(own[-1]) for own in groups]
+    if any(count < 1 or own[:-1].max() >= count for own, count in zip(groups, counts, strict=True)):
+        raise wrong
+    widths = parts.take(f"{name}: widths", torch.int32, (len(sizes),), int(sizes.max()) + STEPS, 1).tolist()
+    lengths = [(count + 1) * width for count, width in zip(counts, widths, strict=True)]
+    numbers = parts.take(f"{name}: features", torch.int16, (sum(lengths),), _LARGEST_PHI)
+    phis = [
+        own.reshape(count + 1, width)
+        for own, count, width in zip(np.split(numbers, np.cumsum(lengths)[:-1]), counts, widths, strict=True)
+    ]
+    if any(phi[-1].any() for phi in phis):
+        raise wrong
+    number = parts.length(f"{name}: pairs")
+    pairs = parts.take(f"{name}: pairs", torch.int32, (number, 2), len(sizes) - 1, 0)
+    emphasis = parts.take(f"{name}: emphasis", torch.int32, (number,), 2**15, 0)
+    limit = int(parts.take(f"{name}: limit", torch.int64, (1,), _LARGEST_NORM, 1)[0])
+    if not number or (pairs[:, 0] >= pairs[:, 1]).any() or len(np.unique(pairs, axis=0)) < number:
+        raise wrong
+    squares = [int((phi**2).sum(axis=1).max()) for phi in phis]
+    if sum(emphasis.tolist()) ** 2 * max(squares) ** 2 >= _LARGEST_NORM:
+        raise wrong
+    features = tuple(Features(own, phi) for own, phi in zip(groups, phis, strict=True))
+    return PairBlocks(coding, features, pairs, emphasis, limit, name)
