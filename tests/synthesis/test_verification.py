@@ -296,7 +296,7 @@ def test_a_huge_file_is_refused_without_being_read(folder, name, monkeypatch):
     """A terabyte that takes no room on the disk: hashing it would take hours."""
     with (folder / name).open("r+b") as file:
         file.truncate(2**40)
-    monkeypatch.setitem(verification.LARGEST, "domain.json", 10**6)  # 200 MB of zeros are slow to read
+    monkeypatch.setitem(verification.LARGEST_FILES, "domain.json", 10**6)  # 200 MB of zeros are slow to read
     try:
         assert not dpgm.verify(folder).ok
     except ArtefactError:

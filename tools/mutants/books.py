@@ -115,8 +115,8 @@ MUTANTS = (
         (
             Patch(
                 "dpgm.data.read.delimited:_is_header",
-                'is_number(cell) or cell.lower() in ("true", "false")',
-                "is_number(cell)",
+                'is_number_text(cell) or cell.lower() in ("true", "false")',
+                "is_number_text(cell)",
             ),
         ),
         ("tests/data/read/test_reading_rules.py::test_a_first_line_of_truth_values_is_not_published_as_names",),

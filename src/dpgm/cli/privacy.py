@@ -18,7 +18,7 @@ from dpgm.errors import ArtefactError, CheckFailed, UsageError
 from dpgm.validation import counted
 
 if TYPE_CHECKING:
-    from dpgm.audit import Finding, OneRunFinding
+    from dpgm.audit import AuditFinding, OneRunFinding
 
 ledger_app = App(help="The budget spent on one population of people, over all releases.", no_args_is_help=True)
 app.add_typer(ledger_app, name="ledger")
@@ -164,12 +164,12 @@ def sign(
 
     Example: dpgm sign release --key office.key
     """
-    from dpgm.privacy.signatures import fingerprint, read_private_key
+    from dpgm.privacy.signatures import key_fingerprint, read_private_key
     from dpgm.synthesis.release import sign as sign_release
 
     opened = read_private_key(key)
     sign_release(release, opened)
-    typer.echo(f"{release}: signed by {fingerprint(opened.public_key())}")
+    typer.echo(f"{release}: signed by {key_fingerprint(opened.public_key())}")
 
 
 @keys_app.command("create")
@@ -177,11 +177,11 @@ def keys_create(
     name: Path = argument("Name of the pair: keep NAME.key private, give NAME.pub to recipients."),
 ) -> None:
     """Create a pair of Ed25519 keys to sign releases with."""
-    from dpgm.privacy.signatures import create_keys, fingerprint, read_public_key
+    from dpgm.privacy.signatures import create_keys, key_fingerprint, read_public_key
 
     private, public = create_keys(name)
     typer.echo(f"{private}: keep this one to yourself; whoever has it can sign in your name")
-    typer.echo(f"{public}: hand this one out; its fingerprint is {fingerprint(read_public_key(public))}")
+    typer.echo(f"{public}: hand this one out; its fingerprint is {key_fingerprint(read_public_key(public))}")
 
 
 @ledger_app.command("create")
@@ -327,7 +327,7 @@ def audit(
 
     if data is not None and (only or quick or fits is not None):
         raise UsageError("--only, --quick and --fits are about tiny fits; leave them out with --data.")
-    findings: list[Finding | OneRunFinding] = []
+    findings: list[AuditFinding | OneRunFinding] = []
     with bars(quiet or as_json) as progress:
         if data is not None:
             findings.append(_one_run(data, domain, epsilon, model, canaries, progress))
@@ -360,10 +360,10 @@ def _one_run(
     return audit_one_run(records, epsilon=epsilon, model=model, canaries=canaries, progress=progress)
 
 
-def _show(found: "Finding | OneRunFinding") -> None:
-    from dpgm.audit import Finding
+def _show(found: "AuditFinding | OneRunFinding") -> None:
+    from dpgm.audit import AuditFinding
 
-    if isinstance(found, Finding):
+    if isinstance(found, AuditFinding):
         typer.echo(
             f"{found.configuration}: {found.sentence}; {counted(found.fits, 'fit')} with the canary, {found.fits}"
             f" without, {found.seconds:.0f} s"
@@ -377,6 +377,6 @@ def _show(found: "Finding | OneRunFinding") -> None:
         f"  claimed epsilon {found.epsilon:.2f}, shown at least {found.epsilon_lower:.2f} ({found.share:.0%}): "
         f"{found.verdict}"
     )
-    if isinstance(found, Finding):
+    if isinstance(found, AuditFinding):
         for gate in found.gates:
             typer.echo(f"  {'ok  ' if gate.passed else 'FAIL'}  {gate.name}: {gate.detail}, p = {gate.p:.2g}")

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from dpgm import validation
+from dpgm.arrays import Floats
 from dpgm.errors import DpgmError, UsageError
 from dpgm.privacy import cache as disk
 from dpgm.privacy.events import (
@@ -38,7 +39,7 @@ from dpgm.privacy.loss_composition import (
     dominating,
     refined,
 )
-from dpgm.privacy.loss_distribution import Floats, Pair
+from dpgm.privacy.loss_distribution import Pair
 from dpgm.privacy.renyi import delta_from, epsilon_from, renyi_curve
 
 # Goes into certificates; changes whenever figures could.

@@ -19,7 +19,7 @@ from dpgm.notebook import html_table
 from dpgm.privacy.events import LARGEST_NOISE, SMALLEST_NOISE, Adjacency, Mechanism
 from dpgm.privacy.untrusted_files import ReleaseFolder
 
-FORMAT = 2  # 2: the plan's public settings are part of it
+CERTIFICATE_FORMAT = 2  # 2: the plan's public settings are part of it
 LARGEST_CERTIFICATE = 4 * 2**20  # bytes; a real one has a few thousand
 CERTIFICATE_NAME, SIGNATURE_NAME = "certificate.json", "certificate.sig"
 MOST_MECHANISMS = 100  # a fit runs about ten; costing thousands would take hours
@@ -81,7 +81,7 @@ class Certificate:
     ledger: LedgerMark | None = None
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     plan: Mapping[str, Any] = field(default_factory=dict)
-    format: int = field(default=FORMAT)
+    format: int = field(default=CERTIFICATE_FORMAT)
 
     def __repr__(self) -> str:
         kind = "" if self.private else ", NOT PRIVATE"
@@ -129,15 +129,15 @@ class Certificate:
         if not isinstance(document, dict):
             raise ArtefactError("the certificate is not a JSON object.")
         version = document.get("format")
-        if version != FORMAT or isinstance(version, bool):
+        if version != CERTIFICATE_FORMAT or isinstance(version, bool):
             raise ArtefactError(
-                f"the certificate has format version {version!r}; this dpgm reads version {FORMAT}. "
+                f"the certificate has format version {version!r}; this dpgm reads version {CERTIFICATE_FORMAT}. "
                 "Verify it with the dpgm that made it, or a newer one."
             )
         _exact_keys(document, {entry.name for entry in fields(cls)}, "the certificate")
         ledger = document["ledger"]
         certificate = cls(
-            format=FORMAT,
+            format=CERTIFICATE_FORMAT,
             epsilon=_number(document, "epsilon"),
             delta=_number(document, "delta"),
             adjacency=_adjacency(document),

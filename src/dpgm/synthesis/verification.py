@@ -30,7 +30,7 @@ from dpgm.privacy.certificate import (
     strict_json,
 )
 from dpgm.privacy.events import Adjacency
-from dpgm.privacy.signatures import fingerprint, read_public_key, why_no_signature, why_not_signed
+from dpgm.privacy.signatures import key_fingerprint, read_public_key, why_no_signature, why_not_signed
 from dpgm.privacy.untrusted_files import ReleaseFolder
 from dpgm.strategy.protocol import Generator
 from dpgm.strategy.settings import Settings
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 MODEL_NAME, DOMAIN_NAME, README_NAME = "model.safetensors", "domain.json", "README.md"
 FILES = (MODEL_NAME, DOMAIN_NAME, README_NAME)
 MAX_DOMAIN_BYTES = 200_000_000
-LARGEST = {MODEL_NAME: MAX_BYTES, DOMAIN_NAME: MAX_DOMAIN_BYTES, README_NAME: 50_000_000}  # bytes
+LARGEST_FILES = {MODEL_NAME: MAX_BYTES, DOMAIN_NAME: MAX_DOMAIN_BYTES, README_NAME: 50_000_000}  # bytes
 PRIVATE_RANDOMNESS = "private randomness"  # the only check that an honest NOT PRIVATE release fails
 _SOFTWARE = re.compile(r"dpgm [0-9]{1,6}(\.[0-9]{1,6}){0,3}([abc.+-][a-z0-9]{1,20})?")
 SIGNATURE_FILE = "signature file, if any"
@@ -129,7 +129,7 @@ def examine(
     ]
     signature = "not checked" if SIGNATURE_NAME in folder.names else "none"
     if key is not None:
-        checks.append(_check(f"signed by {fingerprint(key)}", why_not_signed(folder, key)))
+        checks.append(_check(f"signed by {key_fingerprint(key)}", why_not_signed(folder, key)))
         signature = "valid" if checks[-1].ok else "none" if signature == "none" else "not valid"
     domain, readable = _domain_check(folder)
     checks.append(readable)
@@ -291,7 +291,7 @@ def _why_names_differ(names: Set[str], expected: Set[str], missing: str) -> str 
 
 def _why_hash_differs(folder: ReleaseFolder, name: str, certificate: Certificate) -> str | None:
     try:
-        same = folder.sha256(name, LARGEST[name]) == certificate.files.get(name, "")
+        same = folder.sha256(name, LARGEST_FILES[name]) == certificate.files.get(name, "")
     except ArtefactError as error:
         return str(error)
     return None if same else "the file is not the one the certificate describes"
@@ -329,7 +329,7 @@ def _randomness_check(certificate: Certificate) -> Check:
 
 def _domain_check(folder: ReleaseFolder) -> tuple[Domain | None, Check]:
     try:
-        text = folder.text(DOMAIN_NAME, LARGEST[DOMAIN_NAME])
+        text = folder.text(DOMAIN_NAME, LARGEST_FILES[DOMAIN_NAME])
         domain = read_domain(text)
     except ArtefactError as error:
         return None, _check(DOMAIN_NAME, str(error))
@@ -396,7 +396,7 @@ def _why_model_differs(settings: Settings, model: Any) -> str | None:
 def _readme_check(folder: ReleaseFolder, certificate: Certificate, domain: Domain) -> Check:
     label = f"{README_NAME} says what the certificate says"
     try:
-        same = folder.text(README_NAME, LARGEST[README_NAME]) == release_readme(certificate, domain)
+        same = folder.text(README_NAME, LARGEST_FILES[README_NAME]) == release_readme(certificate, domain)
     except ArtefactError as error:
         return _check(label, str(error))
     return _check(label, None if same else "it was changed, or written by another version")
@@ -417,6 +417,6 @@ def _generator_check(
 
 def open_generator(folder: ReleaseFolder, certificate: Certificate, domain: Domain) -> Generator:
     """The generator in an untrusted folder; raises ArtefactError if it is not valid."""
-    tensors = read_tensors(folder.read(MODEL_NAME, LARGEST[MODEL_NAME]), MODEL_NAME)
+    tensors = read_tensors(folder.read(MODEL_NAME, LARGEST_FILES[MODEL_NAME]), MODEL_NAME)
     architecture = dict(certificate.model)
     return rebuild(str(architecture.get("kind")), architecture, tensors, domain)

@@ -14,4 +14,4 @@ class TiltRules:
     matched: float = 0.02
 
 
-RULES = TiltRules()
+TILT_RULES = TiltRules()

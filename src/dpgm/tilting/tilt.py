@@ -17,7 +17,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from dpgm.tilting.rules import RULES, TiltRules
+from dpgm.tilting.rules import TILT_RULES, TiltRules
 
 _LEAST_STD = 1e-9  # of a statistic without noise
 
@@ -60,7 +60,7 @@ def tilt(
     released: Sequence[Released],
     log_base: Tensor,
     records: int,
-    rules: TiltRules = RULES,
+    rules: TiltRules = TILT_RULES,
     progress: Callable[[float], None] | None = None,
 ) -> Tilt:
     """The weights of largest entropy, relative to the base, whose sums are near the released ones."""

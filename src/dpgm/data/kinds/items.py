@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from dpgm.arrays import Codes
 from dpgm.data.arrow import Array, DataType, Table, pa, pc
 from dpgm.data.items import (
     Items,
@@ -16,8 +17,8 @@ from dpgm.data.items import (
     is_list,
     set_codes,
 )
-from dpgm.data.kinds.base import Cells, CellStyle, Column, ColumnKind, Field, Reader, Recoder, Rng, lists_of
-from dpgm.data.labels import Codes, Label, checked_labels
+from dpgm.data.kinds.base import Cells, CellStyle, Column, ColumnKind, Field, FieldReader, Recoder, Rng, lists_of
+from dpgm.data.labels import Label, checked_labels
 from dpgm.data.open_columns import OpenColumn, Positions, SetColumn
 from dpgm.data.rows import row_pointers, sort_rows
 from dpgm.data.values import Place, in_column, object_lists
@@ -51,7 +52,7 @@ class SetField(Field):
         """The items as texts."""
         return [str(item) for item in self.items]
 
-    def reader(self, style: CellStyle, others: Mapping[str, Field]) -> Reader:
+    def reader(self, style: CellStyle, others: Mapping[str, Field]) -> FieldReader:
         """Reads lists of items, or texts with items; items that are not listed are dropped silently."""
         items: Items = Vocabulary() if self.is_open else KnownItems(self.items)
         separator = self.separator if style.item_separator is None else style.item_separator
