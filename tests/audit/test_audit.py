@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpgm.audit import Finding, audit, audit_one_run, findings, gates, one_run, trials
+from dpgm.audit import AuditFinding, audit, audit_one_run, findings, gates, one_run, trials
 from dpgm.audit.configurations import configurations
 from dpgm.audit.trials import PublicSeed, Score, Trials, gathered, one_fit, run_trials, scores_of
 from dpgm.cli.app import load_commands, run
@@ -274,7 +274,7 @@ def finding(**changes):
         "epsilon_assumption_free": 1.0, "right": 0.6, "right_at_most": 0.7, "least_share": 0.7, "gates": (),
         "seconds": 1.0,
     }  # fmt: skip
-    return Finding(**(values | changes))
+    return AuditFinding(**(values | changes))
 
 
 def test_a_verdict_follows_from_gates_and_bound():

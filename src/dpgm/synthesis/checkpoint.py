@@ -104,7 +104,7 @@ class Checkpoint:
         header = _read_header(folder)
         if header["plan"] != plan.to_json():
             raise ArtefactError(f"the checkpoint in {folder} belongs to another plan; give the same options.")
-        stored, now = header["rows_fingerprint"], rows_fingerprint(records) if digest is None else digest
+        stored, now = header["fingerprint"], rows_fingerprint(records) if digest is None else digest
         if stored is not None and now and not hmac.compare_digest(stored, now):
             raise ArtefactError(f"the checkpoint in {folder} belongs to other data; give the same file.")
         with _locked(folder) as lock:
@@ -384,7 +384,7 @@ def _read_header(folder: Path) -> dict[str, Any]:
 
 
 def _is_valid_header(header: dict[str, Any]) -> bool:
-    texts = isinstance(header["rows_fingerprint"], str | None) and isinstance(header["ledger_entry"], str | None)
+    texts = isinstance(header["fingerprint"], str | None) and isinstance(header["ledger_entry"], str | None)
     seed = header["public_seed"]
     digest = _header_digest({name: value for name, value in header.items() if name != "sha256"})
     return header["sha256"] == digest and texts and type(seed) is int and 0 <= seed < 2**SEED_BITS
