@@ -101,7 +101,7 @@ def test_every_field_of_certificate_plan_and_mechanism_is_explained():
             assert f"`{field.name}`" in certificate, f"{kind.__name__}.{field.name}"
     written = dpgm.make_plan(dpgm.Config(1.0), 1000, dpgm.Domain.of_items(5)).to_json()
     assert set(re.findall(r"^\| `(\w+)` \|", plan, flags=re.MULTILINE)) == set(written)
-    for name in ("certificate.json", "model.safetensors", "domain.json", "README.md", "certificate.sig"):
+    for name in ("certificate.json", "model.safetensors", "domain.json", "README.md", "certificate.intoto.jsonl"):
         assert f"`{name}`" in page
 
 

@@ -106,7 +106,7 @@ MUTANTS = (
     Mutant(
         41,
         "rows between two stray quotation marks taken for one",
-        (Patch("dpgm.data.read.delimited:split_cells", "next(rows, None) is not None", "False"),),
+        (Patch("dpgm.data.formats.delimited:split_cells", "next(rows, None) is not None", "False"),),
         ("tests/data/read/test_reading_rules.py::test_a_quotation_mark_within_a_cell_swallows_no_rows",),
     ),
     Mutant(
@@ -114,7 +114,7 @@ MUTANTS = (
         "a first line of truth values published as names",
         (
             Patch(
-                "dpgm.data.read.delimited:_is_header",
+                "dpgm.data.formats.delimited:_is_header",
                 'is_number_text(cell) or cell.lower() in ("true", "false")',
                 "is_number_text(cell)",
             ),

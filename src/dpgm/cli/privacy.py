@@ -95,7 +95,9 @@ def cost(
 @app.command()
 def verify(
     release: Path = argument("The release folder."),
-    signed_by: Path | None = option("--signed-by", "Public key (.pub) with which the signature is checked."),
+    signed_by: list[Path] | None = option(
+        "--signed-by", "Public key (.pub) whose holder must have signed (repeatable: all of them)."
+    ),
     as_json: bool = AS_JSON,
 ) -> None:
     """Check a release from its folder alone; prints "certified" if all checks pass, else exits with 1 and says why.
@@ -107,7 +109,7 @@ def verify(
     if not os.path.isdir(release):
         raise UsageError(f"{release} is not a folder; name the folder of a release.")
     try:
-        verification = dpgm.verify(release, signed_by=signed_by)
+        verification = dpgm.verify(release, signed_by=signed_by or ())
     except ArtefactError as error:
         if as_json:
             typer.echo(json.dumps({"ok": False, "checks": [asdict(Check("certificate", False, str(error)))]}))
@@ -142,7 +144,7 @@ def verify(
             f"certified: epsilon {figure(certificate.epsilon)}, delta {certificate.delta:.3g}, per {certificate.unit}, "
             f"{certificate.adjacency.value} adjacency, {counted(certificate.records, 'record')} (public)"
         )
-        if signed_by is None:
+        if not signed_by:
             typer.echo(_NOTES[verification.signature])
 
 
@@ -160,7 +162,7 @@ def sign(
     release: Path = argument("The release folder."),
     key: Path = option("--key", "Private key (.key) made by `dpgm keys create`.", ...),
 ) -> None:
-    """Sign a release that verifies, so that others can tell who vouches for it.
+    """Sign a release that verifies, so that others can tell who vouches for it; several keys may sign.
 
     Example: dpgm sign release --key office.key
     """

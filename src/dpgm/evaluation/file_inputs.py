@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from dpgm.data.domain import Domain
+from dpgm.data.formats.opening import Input
 from dpgm.data.inspect.inspection import guess_options, table_columns
 from dpgm.data.read.columns import Chunk
 from dpgm.data.read.declared import Paths
-from dpgm.data.read.opening import Input
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.read.readers import columns_of, columns_of_files, format_name, located, read_files
 from dpgm.data.records import Records

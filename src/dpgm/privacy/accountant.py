@@ -33,7 +33,7 @@ from dpgm.privacy.events import (
 from dpgm.privacy.loss_composition import (
     GRID_TOLERANCE,
     Composed,
-    Envelope,
+    MaxProfile,
     Part,
     TooWideError,
     dominating,
@@ -338,7 +338,7 @@ def _normal_form(mechanisms: Sequence[Costable], adjacency: Adjacency) -> _Norma
 
 def _branches(parallel: Parallel, remove: bool) -> tuple[Part, ...]:
     branches = tuple(_normal_form(branch, Adjacency.ADD_REMOVE).pairs(remove) for branch in parallel.branches)
-    return dominating(branches) or (Envelope(branches),)
+    return dominating(branches) or (MaxProfile(branches),)
 
 
 def _dp_accounting_epsilon(normal: _Normal, delta: float) -> float:

@@ -21,7 +21,7 @@ from dpgm.privacy.untrusted_files import ReleaseFolder
 
 CERTIFICATE_FORMAT = 2  # 2: the plan's public settings are part of it
 LARGEST_CERTIFICATE = 4 * 2**20  # bytes; a real one has a few thousand
-CERTIFICATE_NAME, SIGNATURE_NAME = "certificate.json", "certificate.sig"
+CERTIFICATE_NAME = "certificate.json"
 MOST_MECHANISMS = 100  # a fit runs about ten; costing thousands would take hours
 LONGEST_TEXT = 1000  # characters of a name or a sentence
 LARGEST_WHOLE = 2**63 - 1  # of records, runs or entries of a ledger; a larger one fits no array or database

@@ -258,7 +258,7 @@ def refined(
 
 
 @dataclass(frozen=True)
-class Envelope:
+class MaxProfile:
     """Disjoint parts of the data under unequal mechanisms: the worst branch at every epsilon, all in one direction.
 
     Which branch a record falls into may depend on earlier releases, so the branches' profiles delta(epsilon) are
@@ -312,7 +312,7 @@ class Envelope:
         return Loss(grid, first, result, infinity)
 
 
-Part: TypeAlias = Pair | Envelope  # what can be put on a grid of losses and composed
+Part: TypeAlias = Pair | MaxProfile  # what can be put on a grid of losses and composed
 
 
 def _profile(masses: Floats, infinity: float, losses: Floats) -> Floats:

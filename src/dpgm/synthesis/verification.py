@@ -10,7 +10,7 @@ import json
 import re
 import warnings
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,16 +21,16 @@ from dpgm.data.domain_file import domain_from_plain, domain_to_plain
 from dpgm.errors import ArtefactError, DpgmError, PrivacyWarning, UsageError
 from dpgm.mechanisms.randomness import PRIVATE_NAMES
 from dpgm.privacy.accountant import ACCOUNTANT, cost
+from dpgm.privacy.attestation import ATTESTATION_NAME, why_no_attestation, why_not_signed
 from dpgm.privacy.certificate import (
     CERTIFICATE_NAME,
     LARGEST_CERTIFICATE,
-    SIGNATURE_NAME,
     Certificate,
     read_certificate,
     strict_json,
 )
 from dpgm.privacy.events import Adjacency
-from dpgm.privacy.signatures import key_fingerprint, read_public_key, why_no_signature, why_not_signed
+from dpgm.privacy.signatures import key_fingerprint, read_public_key
 from dpgm.privacy.untrusted_files import ReleaseFolder
 from dpgm.strategy.protocol import Generator
 from dpgm.strategy.settings import Settings
@@ -49,7 +49,8 @@ MAX_DOMAIN_BYTES = 200_000_000
 LARGEST_FILES = {MODEL_NAME: MAX_BYTES, DOMAIN_NAME: MAX_DOMAIN_BYTES, README_NAME: 50_000_000}  # bytes
 PRIVATE_RANDOMNESS = "private randomness"  # the only check that an honest NOT PRIVATE release fails
 _SOFTWARE = re.compile(r"dpgm [0-9]{1,6}(\.[0-9]{1,6}){0,3}([abc.+-][a-z0-9]{1,20})?")
-SIGNATURE_FILE = "signature file, if any"
+ATTESTATION_CHECK = "attestation, if any"
+_OLD_SIGNATURE = "certificate.sig"  # of releases before signatures stood in attestations
 _OPENS = "the generator opens"
 _NOT_TRIED = "not tried, because another check failed"
 # Relative tolerance below the recomputed epsilon: accountants of other versions discretise a little differently.
@@ -92,12 +93,12 @@ class Verification:
         return tuple(check for check in self.checks if not check.ok)
 
 
-def verify(path: str | Path, *, signed_by: "str | Path | None" = None) -> Verification:
+def verify(path: str | Path, *, signed_by: "str | Path | Sequence[str | Path]" = ()) -> Verification:
     """Check a release folder; every figure is recomputed.
 
     Args:
         path: the folder.
-        signed_by: a public key file (`dpgm keys create`); the release must then be signed with its private key.
+        signed_by: public key files (`dpgm keys create`); the release must be signed with the private key of each.
 
     Returns:
         every check with its outcome; a check that fails is reported, not raised.
@@ -106,17 +107,17 @@ def verify(path: str | Path, *, signed_by: "str | Path | None" = None) -> Verifi
         ArtefactError: the certificate cannot be read at all.
         UsageError: the key cannot be read.
     """
-    key = None if signed_by is None else read_public_key(signed_by)
-    return examine(ReleaseFolder(path), key=key)[0]
+    named = (signed_by,) if isinstance(signed_by, str | Path) else signed_by
+    return examine(ReleaseFolder(path), keys=[read_public_key(one) for one in named])[0]
 
 
 def examine(
-    folder: ReleaseFolder, *, key: "Ed25519PublicKey | None" = None, cache: bool = False
+    folder: ReleaseFolder, *, keys: "Sequence[Ed25519PublicKey]" = (), cache: bool = False
 ) -> tuple[Verification, tuple[Domain, Generator] | None]:
     """All checks of a release folder; and its domain and generator if all of them passed, or only randomness failed.
 
     Cheap checks come first, and nothing is computed or opened once a check has failed: a forged certificate cannot
-    cause hours of accounting. With a `key`, the release must be signed by it. With `cache`, figures that this machine
+    cause hours of accounting. The release must be signed by each of `keys`. With `cache`, figures that this machine
     has computed before may be looked up.
     """
     certificate = read_certificate(folder)
@@ -125,12 +126,13 @@ def examine(
         *promised,
         *_text_checks(folder, certificate),
         *file_checks(folder, certificate),
-        _check(SIGNATURE_FILE, why_no_signature(folder)),
+        _check(ATTESTATION_CHECK, why_no_attestation(folder)),
     ]
-    signature = "not checked" if SIGNATURE_NAME in folder.names else "none"
-    if key is not None:
-        checks.append(_check(f"signed by {key_fingerprint(key)}", why_not_signed(folder, key)))
-        signature = "valid" if checks[-1].ok else "none" if signature == "none" else "not valid"
+    signatures = [_check(f"signed by {key_fingerprint(key)}", why_not_signed(folder, key)) for key in keys]
+    checks += signatures
+    signature = "not checked" if ATTESTATION_NAME in folder.names else "none"
+    if keys and signature != "none":
+        signature = "valid" if all(check.ok for check in signatures) else "not valid"
     domain, readable = _domain_check(folder)
     checks.append(readable)
     if domain is not None:
@@ -273,8 +275,8 @@ def _highest(recomputed: float) -> float:
 
 
 def file_checks(folder: ReleaseFolder, certificate: Certificate) -> tuple[Check, ...]:
-    """Whether the folder has exactly the files of a release, unchanged; a signature is optional."""
-    present = folder.names - {SIGNATURE_NAME}
+    """Whether the folder has exactly the files of a release, unchanged; an attestation is optional."""
+    present = folder.names - {ATTESTATION_NAME}
     listed = _why_names_differ(set(certificate.files), set(FILES), "the certificate does not list {!r}")
     in_folder = _why_names_differ(present, {CERTIFICATE_NAME, *FILES}, "{!r} is missing")
     hashes = (_check(f"sha256 of {name}", _why_hash_differs(folder, name, certificate)) for name in sorted(FILES))
@@ -283,6 +285,8 @@ def file_checks(folder: ReleaseFolder, certificate: Certificate) -> tuple[Check,
 
 def _why_names_differ(names: Set[str], expected: Set[str], missing: str) -> str | None:
     for extra in sorted(names - expected):
+        if extra == _OLD_SIGNATURE:
+            return f"{extra} is a signature as earlier versions wrote it; remove it, and sign the release again"
         return f"{extra[:60]!r} is not a file of a release"
     for absent in sorted(expected - names):
         return missing.format(absent)

@@ -1,7 +1,7 @@
 """Inspecting a data file for its curator: shape, record lengths and a draft of a domain. Nothing is private here.
 
 Shape, header and separator are guessed from the first rows if they are not stated. `inspect` and `evaluate` may guess,
-because they release nothing. A fit may not: it uses what is stated (see `dpgm.data.read.delimited` and
+because they release nothing. A fit may not: it uses what is stated (see `dpgm.data.formats.delimited` and
 `dpgm.data.read.columns`).
 """
 
@@ -16,19 +16,19 @@ import numpy as np
 
 from dpgm.data.domain import Categorical, Domain, ItemSet
 from dpgm.data.domain_file import save_domain
+from dpgm.data.formats.delimited import SEPARATORS, SPACE, distinct_names, has_content, is_number_text, split_cells
+from dpgm.data.formats.json_lines import json_rows
+from dpgm.data.formats.lines import TextBlock, first_block
+from dpgm.data.formats.opening import Input
+from dpgm.data.formats.parquet import parquet_columns
 from dpgm.data.inspect.drafting import Drafted, draft_table
 from dpgm.data.items import flat_column, plain_name
 from dpgm.data.layouts import Source
 from dpgm.data.read.columns import Columns, is_binary
-from dpgm.data.read.delimited import SEPARATORS, SPACE, distinct_names, has_content, is_number_text, split_cells
 from dpgm.data.read.frames import checked_frame, column_names, frame_columns, is_frame
-from dpgm.data.read.json_lines import json_rows
 from dpgm.data.read.keywords import ReadKeywords
-from dpgm.data.read.lines import TextBlock, first_block
-from dpgm.data.read.opening import Input
 from dpgm.data.read.options import ReadOptions, options_from
 from dpgm.data.read.pandas_columns import drafted_column
-from dpgm.data.read.parquet import parquet_columns
 from dpgm.data.read.readers import columns_of_files, format_name, located, read_files
 from dpgm.data.records import Records
 from dpgm.errors import InputError, UsageError

@@ -14,11 +14,11 @@ from typing import IO, Any, TypeAlias
 
 import pyarrow as pa
 
+from dpgm.data.formats.lines import BLOCK_BYTES, MAX_LINE, blocks_of
+from dpgm.data.formats.opening import Input, open_bytes
 from dpgm.data.layouts import Shape
 from dpgm.data.read.columns import Chunk, Columns
 from dpgm.data.read.declared import UTF8
-from dpgm.data.read.lines import BLOCK_BYTES, MAX_LINE, blocks_of
-from dpgm.data.read.opening import Input, open_bytes
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.values import Place, ValueReader, any_type, in_column, numbered, object_lists, object_texts
 from dpgm.errors import InputError, UsageError

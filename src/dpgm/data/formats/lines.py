@@ -15,8 +15,8 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgm.data.formats.opening import Input, open_bytes
 from dpgm.data.read.declared import UTF8
-from dpgm.data.read.opening import Input, open_bytes
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.values import Place
 from dpgm.errors import InputError

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.csv
 
+from dpgm.data.formats.lines import BYTE_ORDER_MARK, blocks_of
+from dpgm.data.formats.opening import Input
 from dpgm.data.items import plain_name
 from dpgm.data.labels import INDEX
 from dpgm.data.read.columns import Chunk, Columns
-from dpgm.data.read.lines import BYTE_ORDER_MARK, blocks_of
-from dpgm.data.read.opening import Input
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.values import Place
 from dpgm.errors import InputError, UsageError
