@@ -116,6 +116,8 @@ def test_a_pool_has_the_same_sums_and_its_energies_are_their_transpose():
     assert torch.allclose(pool.sums(counts), exact(BLOCKS, rows_of(repeated)).double(), atol=1e-6)
     theta = torch.randn(BLOCKS.width, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     assert float(pool.energies(theta) @ counts) == pytest.approx(float(theta @ pool.sums(counts)))
+    squares = (torch.from_numpy(vectors(BLOCKS, EVERY)) ** 2).T @ counts
+    assert torch.allclose(pool.squares(counts), squares, atol=1e-6)
 
 
 def test_the_limit_is_a_quantile_of_likely_norms():

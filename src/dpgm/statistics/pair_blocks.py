@@ -228,10 +228,18 @@ class PairFeatures:
 
     def sums(self, weights: Tensor) -> Tensor:
         """The sums over the rows with the given weights."""
+        return self._added(weights, 1)
+
+    def squares(self, weights: Tensor) -> Tensor:
+        """The sums of squares over the rows with the given weights."""
+        return self._added(weights, 2)
+
+    def _added(self, weights: Tensor, power: int) -> Tensor:
         tables = self._layout.zeros(np.float64)
-        self._layout.add(self._groups, weights.numpy() * self._weights, tables)
-        parts = zip(self._emphasis, self._layout.project(tables, self._phis), strict=True)
-        return torch.from_numpy(np.concatenate([omega * part.ravel() for omega, part in parts]))
+        self._layout.add(self._groups, weights.numpy() * self._weights**power, tables)
+        parts = self._layout.project(tables, [one**power for one in self._phis])
+        pairs = zip(self._emphasis, parts, strict=True)
+        return torch.from_numpy(np.concatenate([omega**power * part.ravel() for omega, part in pairs]))
 
     def tables(self, theta: Tensor) -> Floats:
         """The energy of every cell of every pair before scaling down, flat."""

@@ -131,13 +131,13 @@ class Sample:
         """All records, in chunks."""
         if self._filter is None:
             for number, chunk in enumerate(sample_chunks(self._generator, self._count, seed=self._root)):
-                yield with_values(chunk, self._root, number)
+                yield self._with_values(chunk, number)
             return
         source = _ChunkSource(self._generator, self._count if self._certain else MOST, self._root)
         left, number = self._count, 0
         while left > 0:
             size = min(source.chunk, left) if self._certain else source.chunk
-            chunk = with_values(source.draw(size, number), self._root, number)
+            chunk = self._with_values(source.draw(size, number), number)
             number += 1
             accepted = self._filter(chunk)
             self._drawn += len(chunk)
@@ -151,6 +151,9 @@ class Sample:
             if len(accepted):
                 yield accepted.rows(0, min(len(accepted), left))
             left -= len(accepted)
+
+    def _with_values(self, chunk: Records, number: int) -> Records:
+        return with_values(replace(chunk, domain=self._domain), self._root, number)
 
 
 class RecordFilter:
@@ -210,8 +213,7 @@ class RecordFilter:
         assert table is not None
         column = self._domain.field(name).cells_of(numbers, table.schema.field(name).type)
         table = table.set_column(table.column_names.index(name), name, column)
-        encoded = TableEncoder(self._domain).encode(table)
-        return Records(self._domain, encoded.indptr, encoded.indices, decoded=table)
+        return replace(TableEncoder(self._domain).encode(table), decoded=table)
 
     def _new_keys(self, records: Records, good: Any, rule: Unique, seen: set[Any]) -> Any:
         """Which of the good records have a new key; adds it to `seen`."""
@@ -231,7 +233,7 @@ def with_values(records: Records, root: int, number: int) -> Records:
     if all(field.has_labels for field in records.domain.fields) and not records.domain.unread:
         return records
     table = decode(records, rng=np.random.default_rng([root, number, 1]))
-    return Records(records.domain, records.indptr, records.indices, decoded=table)
+    return replace(records, decoded=table)
 
 
 def with_layout(domain: Domain) -> Domain:

@@ -26,7 +26,7 @@ from dpgm.data.number_format import (
     is_whole,
     number_format,
 )
-from dpgm.data.open_columns import CodeColumn, NumberColumn, OpenColumn, Positions
+from dpgm.data.open_columns import CodeColumn, NumberColumn, OpenColumn
 from dpgm.data.values import Place, as_written, object_texts
 from dpgm.validation import is_number
 
@@ -230,9 +230,9 @@ class ShapedNumber(NumberField):
         """Popular values and bins of ticks."""
         absent = self.width - 1 if self.missing else fallback or 0
 
-        def recode(part: NumberColumn) -> Positions:
+        def recode(part: NumberColumn) -> CodeColumn:
             codes = shaped_codes(self, part.ticks)
-            return np.where(codes < 0, absent, codes), None
+            return CodeColumn(np.where(codes < 0, absent, codes).astype(np.int32))
 
         return recode
 
