@@ -160,7 +160,7 @@ MUTANTS = (
     Mutant(
         54,
         "all of delta for the noise, although thresholds have taken some",
-        (Patch("dpgm.privacy.accountant:_Normal.left", "delta - self.thresholds", "delta"),),
+        (Patch("dpgm.privacy.accountant:NormalForm.left", "delta - self.thresholds", "delta"),),
         ("tests/privacy/test_thresholds.py",),
     ),
     Mutant(
