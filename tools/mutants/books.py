@@ -20,6 +20,7 @@ MUTANTS = (
                 "replace_one_epsilon(gateway.spent, plan.delta)",
                 "replace_one_epsilon(plan.mechanisms, plan.delta)",
             ),
+            Patch(CERTIFY, "odds(gateway.spent, plan.delta)", "odds(plan.mechanisms, plan.delta)"),
             Patch(CERTIFY, "gateway.spent", "plan.mechanisms"),
         ),
         ("tests/synthesis/test_proofs.py::test_the_certificate_lists_what_ran",),

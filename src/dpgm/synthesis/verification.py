@@ -59,6 +59,8 @@ _NOT_TRIED = "not tried, because another check failed"
 EPSILON_SLACK = 1e-4
 # Relative tolerance above it: a certificate that states much more than its mechanisms cost has lost a mechanism.
 EPSILON_EXCESS = 1e-3
+# Of 100, by which the odds may lie above the recomputed ones: one step of their rounding.
+ODDS_EXCESS = 0.1
 
 
 @dataclass(frozen=True)
@@ -277,7 +279,7 @@ def _why_odds_differ(certificate: Certificate, cache: bool) -> str | None:
     found = odds(certificate.mechanisms, certificate.delta, cache=cache)
     for name, figure in asdict(found).items():
         told = getattr(stated, name)
-        if not figure - 1e-6 <= told <= figure + 0.1 + 1e-6:
+        if not figure - 1e-6 <= told <= figure + ODDS_EXCESS + 1e-6:
             return f"it states {told:.6g} of 100 ({name}), its mechanisms allow {figure:.6g}"
     return None
 
