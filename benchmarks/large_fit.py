@@ -45,11 +45,11 @@ def write_part(number: int, records: int, folder: Path) -> None:
     temporary = folder / f"part-{number:05d}.unfinished"
     with pq.ParquetWriter(temporary, schema) as file:
         for block in range(number * BLOCKS, (number + 1) * BLOCKS):
-            left = records - block * simulate.BLOCK
+            left = records - block * simulate.PEOPLE_AT_ONCE
             if left <= 0:
                 break
             people = simulate.simulated_block(town, block, 0, city)
-            people = people.rows(0, min(left, simulate.BLOCK))
+            people = people.rows(0, min(left, simulate.PEOPLE_AT_ONCE))
             lists = pa.ListArray.from_arrays(people.indptr.astype(np.int32), people.indices.astype(np.int16))
             file.write_table(pa.table([lists], schema=schema))
     temporary.rename(folder / f"part-{number:05d}.parquet")
@@ -58,7 +58,7 @@ def write_part(number: int, records: int, folder: Path) -> None:
 def simulated(records: int, folder: Path, processes: int) -> Path:
     """The folder of parts, written unless it is there."""
     parts = folder / f"calls-{records}"
-    wanted = -(-records // (BLOCKS * simulate.BLOCK))
+    wanted = -(-records // (BLOCKS * simulate.PEOPLE_AT_ONCE))
     if len(list(parts.glob("*.parquet"))) != wanted:
         shutil.rmtree(parts, ignore_errors=True)
         parts.mkdir(parents=True)

@@ -108,7 +108,7 @@ def test_every_field_of_certificate_plan_and_mechanism_is_explained():
         "domain.json",
         "README.md",
         "certificate.html",
-        "certificate.sig",
+        "certificate.intoto.jsonl",
     ):
         assert f"`{name}`" in page
 

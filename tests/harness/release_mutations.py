@@ -335,7 +335,7 @@ def listing(folder: Folder, rng: random.Random) -> None:
         folder.files.pop(name)
     elif kind == 1:
         extra = rng.choice(
-            ["model.pt", "weights.pkl", "notes.md", ".hidden", "\x1b[31m", "certificate.sig", "a" * 200]
+            ["model.pt", "weights.pkl", "notes.md", ".hidden", "\x1b[31m", "certificate.intoto.jsonl", "a" * 200]
         )
         folder.files[extra] = rng.choice([b"", b"\x80\x04\x95", b"x" * 64, b"PK\x03\x04"])
     elif kind == 2:

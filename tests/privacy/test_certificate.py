@@ -233,11 +233,6 @@ def test_a_pickle_named_in_the_certificate_is_refused(release, certificate):
     assert failed(release) == ["listed files", "folder listing"]
 
 
-def test_a_signature_may_lie_beside_the_certificate(release):
-    (release / "certificate.sig").write_bytes(bytes(64))
-    assert failed(release) == []
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -1,5 +1,7 @@
 """The page for recipients, in a real browser: hashes and signature, one byte flipped, a forged key, nothing loaded."""
 
+import base64
+import json
 import re
 import shutil
 
@@ -7,7 +9,7 @@ import pytest
 
 from dpgm.cli.app import load_commands, run
 from dpgm.privacy.certificate import About
-from dpgm.privacy.signatures import create_keys, fingerprint, read_private_key
+from dpgm.privacy.signatures import create_keys, key_fingerprint, read_private_key
 from release_data import some_release
 
 load_commands()
@@ -54,7 +56,7 @@ def test_a_signed_release_is_the_offices(opened, office):
     judged(opened, office / "release", office / "office.pub")
     _, checks = seen(opened, "holder")
     assert "✓ model.safetensors is unchanged" in checks
-    assert fingerprint(read_private_key(office / "office.key").public_key()) in opened.text_content("#checks")
+    assert key_fingerprint(read_private_key(office / "office.key").public_key()) in opened.text_content("#checks")
     assert "Visits <b>2025</b>" in opened.text_content("#facts")
     assert opened.evaluate("document.documentElement.scrollWidth") <= 360
 
@@ -68,7 +70,27 @@ def test_without_a_key_nobody_vouches(opened, office):
 def test_the_key_of_somebody_else_is_refused(opened, office):
     judged(opened, office / "release", office / "stranger.pub")
     seen(opened, "Do not use")
-    assert "not one of this key" in opened.text_content("#checks")
+    assert "none of the signatures is by this key" in opened.text_content("#checks")
+
+
+def test_the_signature_of_another_certificate_is_refused(opened, office, tmp_path):
+    shutil.copytree(office / "release", tmp_path / "release")
+    path = tmp_path / "release" / "certificate.json"
+    path.write_text(path.read_text().replace('"unit": "row"', '"unit": "person"'))
+    judged(opened, tmp_path / "release", office / "office.pub")
+    seen(opened, "Do not use")
+    assert "about another certificate" in opened.text_content("#checks")
+
+
+def test_a_forged_signature_is_refused(opened, office, tmp_path):
+    shutil.copytree(office / "release", tmp_path / "release")
+    path = tmp_path / "release" / "certificate.intoto.jsonl"
+    envelope = json.loads(path.read_text())
+    envelope["signatures"][0]["sig"] = base64.b64encode(bytes(64)).decode()
+    path.write_text(json.dumps(envelope))
+    judged(opened, tmp_path / "release", office / "office.pub")
+    seen(opened, "Do not use")
+    assert "is not by it" in opened.text_content("#checks")
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "README.md", "domain.json"])

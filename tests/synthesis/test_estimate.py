@@ -9,7 +9,7 @@ import pytest
 from dpgm.data.domain import Categorical, Domain, Image
 from dpgm.data.records import Records
 from dpgm.errors import ResourceError
-from dpgm.strategy.rules import RULES
+from dpgm.strategy.rules import COST_RULES
 from dpgm.strategy.settings import Config
 from dpgm.synthesis import estimate
 from dpgm.synthesis.estimate import Estimate, estimate_fit
@@ -49,16 +49,20 @@ def test_more_records_take_longer_and_more_memory_for_every_family(model, domain
 def test_time_without_records_does_not_depend_on_their_number():
     ten, hundred = of("products", 10**7), of("products", 10**8)
     items = math.sqrt(1303) / 3  # as the domain suggests
-    record = RULES.per_record + RULES.counted_record + items * (RULES.per_item + RULES.counted_item)
+    record = (
+        COST_RULES.per_record + COST_RULES.counted_record + items * (COST_RULES.per_item + COST_RULES.counted_item)
+    )
     assert hundred.seconds - ten.seconds == pytest.approx(9 * 10**7 * record)
 
 
 def test_training_time_depends_on_sampled_records_and_on_parameters_of_all_models():
     # 2,000 steps that each sample a hundredth of the records: every record is sampled 20 times.
     small, large = of("vae", 10**6, clusters=1), of("vae", 2 * 10**6, clusters=1)
-    sampled = 20 * 10**6 * (RULES.vae_record + RULES.vae_cell * 1303 * 200)
+    sampled = 20 * 10**6 * (COST_RULES.vae_record + COST_RULES.vae_cell * 1303 * 200)
     assert large.seconds - small.seconds == pytest.approx(sampled, rel=0.05)
-    assert of("vae", 10**6, clusters=10).seconds > small.seconds + 9 * 2000 * RULES.vae_parameter * 2 * 1303 * 200
+    assert (
+        of("vae", 10**6, clusters=10).seconds > small.seconds + 9 * 2000 * COST_RULES.vae_parameter * 2 * 1303 * 200
+    )
 
 
 def test_a_machine_of_twice_the_speed_takes_half_the_time_and_the_same_memory():
@@ -127,5 +131,5 @@ def test_the_estimate_depends_on_no_records():
 def test_the_speed_is_relative_to_the_rules(monkeypatch):
     clock = iter(range(1000))
     monkeypatch.setattr(estimate.time, "perf_counter", lambda: next(clock) * 0.5)
-    rules = replace(RULES, probe_seconds=2.0, probe_rounds=3)
+    rules = replace(COST_RULES, probe_seconds=2.0, probe_rounds=3)
     assert estimate.machine_speed(rules) == pytest.approx(4.0)

@@ -107,7 +107,7 @@ MUTANTS = (
     Mutant(
         41,
         "rows between two stray quotation marks taken for one",
-        (Patch("dpgm.data.read.delimited:split_cells", "next(rows, None) is not None", "False"),),
+        (Patch("dpgm.data.formats.delimited:split_cells", "next(rows, None) is not None", "False"),),
         ("tests/data/read/test_reading_rules.py::test_a_quotation_mark_within_a_cell_swallows_no_rows",),
     ),
     Mutant(
@@ -115,9 +115,9 @@ MUTANTS = (
         "a first line of truth values published as names",
         (
             Patch(
-                "dpgm.data.read.delimited:_is_header",
-                'is_number(cell) or cell.lower() in ("true", "false")',
-                "is_number(cell)",
+                "dpgm.data.formats.delimited:_is_header",
+                'is_number_text(cell) or cell.lower() in ("true", "false")',
+                "is_number_text(cell)",
             ),
         ),
         ("tests/data/read/test_reading_rules.py::test_a_first_line_of_truth_values_is_not_published_as_names",),

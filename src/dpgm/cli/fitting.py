@@ -82,9 +82,9 @@ def plan(
 
 
 def _stage_rows(made: "dpgm.Plan") -> list[dict[str, Any]]:
-    from dpgm.synthesis.plan import describe, shares
+    from dpgm.synthesis.plan import budget_shares, describe
 
-    share = shares(made)
+    share = budget_shares(made)
     return [
         dict(zip(("stage", "measures", "sensitivity"), describe(made, entry), strict=True))
         | {"mechanism": entry.name, "noise": entry.noise, "count": entry.count}

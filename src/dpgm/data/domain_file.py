@@ -9,7 +9,7 @@
       - {name: patient, kind: identifier}
     constraints:             # optional: public rules that every synthetic record meets
       - income = low if age < 18
-    layout: {shape: long, person: user, item: sku}   # optional, for one item set: how samples are written
+    layout: {shape: long, person: user, item: sku}   # optional, for item sets and sequences: how samples are written
 
 In a release, discovered numbers have the kind `shaped`: popular values, edges and weights of fine histogram cells.
 Unknown keys, duplicate keys and YAML tags are refused.
@@ -47,7 +47,7 @@ _NUMBERED = re.compile(
 _NUMBERED_NAME = re.compile(r"(?P<head>.*?)(?P<number>[0-9]{1,6})(?P<tail>[^0-9]*)")
 _MOST_NUMBERED = 100_000
 _FOLDED = 3  # from so many on, fields that differ in the number in their names alone are written as one
-_LAYOUT_KEYS = ("shape", "person", "item")
+_LAYOUT_KEYS = ("shape", "person", "item", "time")
 # Required type of a key's value, and how a message words it; other keys are checked by the field classes.
 _TYPES: dict[str, tuple[Any, str]] = {
     "label": (str | None, "the name of a field"),

@@ -18,7 +18,7 @@ from dpgm.images.measurement import ClassSizes, MeanEmbedding, embedding_design,
 from dpgm.images.model import ImageGenerator
 from dpgm.images.rules import ImageSettings
 from dpgm.mechanisms.gateway import Gateway
-from dpgm.statistics.statistic import in_words
+from dpgm.statistics.statistic import plan_descriptions
 from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, RunContext, Strategy
 from dpgm.strategy.rules import CostRules, Sizes, Work
 from dpgm.strategy.settings import Config, FamilySettings, no_settings
@@ -34,7 +34,7 @@ class ImageStrategy(Strategy):
 
     name = ImageGenerator.kind
     settings_type = ImageSettings
-    measures = in_words(ClassSizes.words, MeanEmbedding.words)
+    measures = plan_descriptions(ClassSizes.words, MeanEmbedding.words)
 
     def refuses(self, config: Config, domain: Domain | None) -> str | None:
         """Refuses domains other than one image with at most a label, and the paper's preset."""

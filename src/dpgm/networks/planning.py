@@ -14,7 +14,7 @@ from dpgm.networks.rules import NetworkSettings, settings_of
 from dpgm.networks.vae import VAE
 from dpgm.privacy.calibration import Spend, Training
 from dpgm.products.planning import measurement_spends, product_seconds
-from dpgm.statistics.cluster_counts import PROFILES, SIZES
+from dpgm.statistics.cluster_counts import CLUSTER_PROFILES, CLUSTER_SIZES
 from dpgm.statistics.item_counts import ITEMS
 from dpgm.statistics.record_lengths import LENGTHS
 from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts
@@ -42,10 +42,10 @@ def network_budget(network: type[Model], facts: PublicFacts, settings: NetworkSe
         spends += [
             Spend(COUNTS, counts, settings.cluster_steps),
             Spend(SUMS, sums, settings.cluster_steps),
-            Spend(SIZES, rules.cluster_sizes),
+            Spend(CLUSTER_SIZES, rules.cluster_sizes),
         ]
     if several and settings.warm_start and not refined:  # networks to be refined are pre-trained instead
-        spends += [Spend(PROFILES, rules.cluster_profiles)]
+        spends += [Spend(CLUSTER_PROFILES, rules.cluster_profiles)]
     return Budget(tuple(spends), training)
 
 

@@ -23,11 +23,11 @@ from dpgm.networks.private_sgd import SGD_WORDS
 from dpgm.networks.rbm import RBM
 from dpgm.networks.rules import NetworkSettings
 from dpgm.networks.vae import VAE
-from dpgm.products.rules import RULES as PRODUCT_RULES
+from dpgm.products.rules import PRODUCT_RULES as PRODUCT_RULES
 from dpgm.products.rules import ProductRules
 from dpgm.products.strategy import PRODUCTS
 from dpgm.statistics.cluster_counts import ClusterProfiles, ClusterSizes
-from dpgm.statistics.statistic import in_words
+from dpgm.statistics.statistic import plan_descriptions
 from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, RunContext
 from dpgm.strategy.rules import CostRules, Sizes, Work
 from dpgm.strategy.settings import Config, FamilySettings
@@ -50,7 +50,7 @@ class NetworkStrategy:
     @property
     def measures(self) -> Mapping[str, Measures]:
         """Every mechanism that a fit may run, in words."""
-        return in_words(
+        return plan_descriptions(
             PRODUCTS.measures, IMAGES.measures, KMEANS_WORDS, ClusterSizes.words, ClusterProfiles.words, SGD_WORDS
         )
 

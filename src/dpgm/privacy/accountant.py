@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from dpgm import validation
+from dpgm.arrays import Floats
 from dpgm.errors import DpgmError, UsageError
 from dpgm.privacy import cache as disk
 from dpgm.privacy.events import (
@@ -32,13 +33,13 @@ from dpgm.privacy.events import (
 from dpgm.privacy.loss_composition import (
     GRID_TOLERANCE,
     Composed,
-    Envelope,
+    MaxProfile,
     Part,
     TooWideError,
     dominating,
     refined,
 )
-from dpgm.privacy.loss_distribution import Floats, Pair
+from dpgm.privacy.loss_distribution import Pair
 from dpgm.privacy.renyi import delta_from, epsilon_from, renyi_curve
 
 # Goes into certificates; changes whenever figures could.
@@ -338,7 +339,7 @@ def normal_form(mechanisms: Sequence[Costable], adjacency: Adjacency) -> NormalF
 
 def _branches(parallel: Parallel, remove: bool) -> tuple[Part, ...]:
     branches = tuple(normal_form(branch, Adjacency.ADD_REMOVE).pairs(remove) for branch in parallel.branches)
-    return dominating(branches) or (Envelope(branches),)
+    return dominating(branches) or (MaxProfile(branches),)
 
 
 def _dp_accounting_epsilon(normal: NormalForm, delta: float) -> float:

@@ -20,9 +20,9 @@ from dpgm.privacy.odds import Odds
 from dpgm.privacy.strict_json import LARGEST_DOCUMENT, exact_keys, number, strict_json, strings, typed
 from dpgm.privacy.untrusted_files import ReleaseFolder
 
-FORMAT = 3  # 3: odds, what the curator says of the release, and the totals of the ledger are part of it
+CERTIFICATE_FORMAT = 3  # 3: odds, what the curator says of the release, and the totals of the ledger are part of it
 LARGEST_CERTIFICATE = LARGEST_DOCUMENT
-CERTIFICATE_NAME, SIGNATURE_NAME = "certificate.json", "certificate.sig"
+CERTIFICATE_NAME = "certificate.json"
 MOST_MECHANISMS = 100  # a fit runs about ten; costing thousands would take hours
 LONGEST_ABOUT = 160  # characters of each text of the curator, so that the certificate fits two pages
 
@@ -119,7 +119,7 @@ class Certificate:
     ledger: LedgerMark | None = None
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     plan: Mapping[str, Any] = field(default_factory=dict)
-    format: int = field(default=FORMAT)
+    format: int = field(default=CERTIFICATE_FORMAT)
 
     def __repr__(self) -> str:
         kind = "" if self.private else ", NOT PRIVATE"
@@ -169,15 +169,15 @@ class Certificate:
         if not isinstance(document, dict):
             raise ArtefactError("the certificate is not a JSON object.")
         version = document.get("format")
-        if version != FORMAT or isinstance(version, bool):
+        if version != CERTIFICATE_FORMAT or isinstance(version, bool):
             raise ArtefactError(
-                f"the certificate has format version {version!r}; this dpgm reads version {FORMAT}. "
+                f"the certificate has format version {version!r}; this dpgm reads version {CERTIFICATE_FORMAT}. "
                 "Verify it with the dpgm that made it, or a newer one."
             )
         exact_keys(document, {entry.name for entry in fields(cls)}, "the certificate")
         ledger, odds = document["ledger"], document["odds"]
         certificate = cls(
-            format=FORMAT,
+            format=CERTIFICATE_FORMAT,
             epsilon=number(document, "epsilon"),
             delta=number(document, "delta"),
             adjacency=_adjacency(document),

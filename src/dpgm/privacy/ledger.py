@@ -33,7 +33,7 @@ from dpgm.privacy.ledger_chain import Chain, Document, refuse_network
 from dpgm.privacy.renyi import RenyiFilter
 from dpgm.privacy.strict_json import LARGEST_WHOLE
 
-FORMAT = 1
+LEDGER_FORMAT = 1
 # Of a ledger's delta, for lists of values that passed a threshold, where the first plan publishes one. Half of delta
 # costs about 2 % of epsilon, and leaves room for four plans of the default (a tenth of delta each).
 SET_ASIDE = 0.5
@@ -85,8 +85,8 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self._chain = Chain(path)
         header = self._chain.documents()[0]
-        if header.get("kind") != "created" or header.get("format") != FORMAT:
-            raise ArtefactError(f"{path} is not a ledger of format {FORMAT}.")
+        if header.get("kind") != "created" or header.get("format") != LEDGER_FORMAT:
+            raise ArtefactError(f"{path} is not a ledger of format {LEDGER_FORMAT}.")
         if not {"population", "epsilon_cap", "delta"} <= set(header):
             raise ArtefactError(f"{path} was altered: its first entry is not complete.")
         self.population: str = header["population"]
@@ -106,7 +106,7 @@ class Ledger:
         validation.probability(delta=delta)
         header = {
             "kind": "created",
-            "format": FORMAT,
+            "format": LEDGER_FORMAT,
             "population": secrets.token_hex(16),
             "epsilon_cap": float(epsilon_cap),
             "delta": float(delta),

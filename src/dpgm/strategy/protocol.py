@@ -17,7 +17,7 @@ from dpgm.mechanisms.query import Measures
 from dpgm.privacy.calibration import Spend, Training, training_mechanisms
 from dpgm.privacy.events import Adjacency, Mechanism
 from dpgm.strategy.progress import StageLines
-from dpgm.strategy.rules import CostRules, Sizes, Work
+from dpgm.strategy.rules import SHARES_OFF, CostRules, Sizes, Work
 from dpgm.strategy.settings import Config, FamilySettings, Settings, no_settings, refuses_paper
 
 # -- what a family receives ---------------------------------------------------------------------
@@ -296,7 +296,7 @@ def check_tensors(
             )
 
 
-def check_shares(shares: Tensor, tolerance: float) -> None:
+def check_shares(shares: Tensor, tolerance: float = SHARES_OFF) -> None:
     """Refuse numbers that are negative or whose sums along the last axis differ from 1 by more than a tolerance."""
     near_one = (shares.double().sum(-1) - 1).abs() <= tolerance  # false for NaN
     if bool((shares < 0).any()) or not bool(near_one.all()):

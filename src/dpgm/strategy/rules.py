@@ -97,7 +97,8 @@ class CostRules:
     mwem_square: float = 80.0
 
 
-RULES = CostRules()
+COST_RULES = CostRules()
+SHARES_OFF = 1e-3  # not tuned: a release with shares whose sum is further from 1 is refused
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ class Sizes:
         return self.records * (8 + self.items * index_dtype(self.width)().itemsize)
 
 
-def open_bytes(sizes: Sizes, domain: Domain) -> float:
+def open_domain_bytes(sizes: Sizes, domain: Domain) -> float:
     """Bytes of all rows of an open domain, besides those of its closed records: 8 per number, 4 per item of a set."""
     sets = sum(field.is_set and field.lists_values for field in domain.fields)
     singles = len(domain.fields) - sets

@@ -14,7 +14,7 @@ from dpgm.data.domain import Domain
 from dpgm.data.stores import bytes_of, rows_share, size_text
 from dpgm.errors import ResourceError
 from dpgm.products.rules import ProductRules
-from dpgm.strategy.rules import RULES, CostRules, Sizes, open_bytes
+from dpgm.strategy.rules import COST_RULES, CostRules, Sizes, open_domain_bytes
 from dpgm.synthesis.plan import Plan
 from dpgm.synthesis.strategies import strategy_of
 
@@ -51,7 +51,7 @@ def estimate_fit(
     memory: int | None = None,
     processes: int = 1,
     grouped: bool = False,
-    rules: CostRules = RULES,
+    rules: CostRules = COST_RULES,
 ) -> Estimate:
     """Time and memory of a fit on a CPU of the given speed (see `machine_speed`), without reading the data.
 
@@ -63,13 +63,13 @@ def estimate_fit(
     seconds = rules.fixed + sizes.records * (rules.per_record + rules.per_item * sizes.items)
     most = float("inf") if memory is None else rows_share(memory)
     rows = min(sizes.row_bytes, most) * (1 + rules.joining + (rules.grouping if grouped else 0))
-    rows += min(open_bytes(sizes, known), most) if known.is_open else 0
+    rows += min(open_domain_bytes(sizes, known), most) if known.is_open else 0
     work = strategy_of(plan.settings.model).work(plan, sizes, domain, rules)
     most_bytes = int(rules.process + rows + work.memory)
     return Estimate((seconds + work.seconds) / speed, most_bytes)
 
 
-def check_memory(plan: Plan, domain: Domain, rules: CostRules = RULES) -> None:
+def check_memory(plan: Plan, domain: Domain, rules: CostRules = COST_RULES) -> None:
     """Refuse a fit that needs, without its rows, more memory than this machine has."""
     work = strategy_of(plan.settings.model).work(plan, Sizes.of(plan.records, domain), domain, rules)
     needed, available = rules.process + work.memory, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -89,7 +89,7 @@ def check_limit(expected: Estimate, memory: str | int) -> None:
         )
 
 
-def machine_speed(rules: CostRules = RULES) -> float:
+def machine_speed(rules: CostRules = COST_RULES) -> float:
     """Speed of this machine relative to the reference machine of the rules; takes a tenth of a second.
 
     The fastest of several rounds counts, so that other work on the machine matters little.
