@@ -214,7 +214,7 @@ MUTANTS = (
         "a fingerprint of the rows under a key that anyone knows",
         (
             Patch(
-                "dpgm.synthesis.fingerprint:fingerprint",
+                "dpgm.synthesis.fingerprint:rows_fingerprint",
                 'parallel.bytes_from_first(_key() or b"")',
                 'parallel.bytes_from_first(_key() or b"") and b"dpgm"',
             ),
