@@ -22,7 +22,7 @@ from dpgm.cli.app import (
     rank_and_size,
     starts_processes,
 )
-from dpgm.cli.options import DATA, EPSILON, GENERATOR, PRIVACY, takes_read_options, takes_request
+from dpgm.cli.options import DATA, EPSILON, GENERATOR, PRIVACY, takes_about, takes_read_options, takes_request
 from dpgm.cli.terminal import announce, bars, figure, print_table, read_stdin, refuse_pipe, reporting_spent_budget
 from dpgm.data.atomic import atomic_file, check_output, remove_leftovers
 from dpgm.errors import ArtefactError, BudgetError, UsageError
@@ -121,6 +121,7 @@ def _print_plan(made: "dpgm.Plan") -> None:
 @app.command()
 @takes_read_options
 @takes_request
+@takes_about
 def fit(
     context: typer.Context,
     data: str = DATA,
@@ -140,6 +141,13 @@ def fit(
     seed: int | None = option("--seed", "For tests only: reproducible noise, NOT PRIVATE."),
     sign: Path | None = option(
         "--sign", "Sign the release with this private key (`dpgm keys create`).", panel=PRIVACY
+    ),
+    about: "dpgm.About",
+    after_looking: bool = option(
+        "--after-looking",
+        "Settings were chosen after an earlier release was compared with these data; the certificate says so.",
+        False,
+        panel=PRIVACY,
     ),
     processes: int = PROCESSES,
     force: bool = FORCE,
@@ -200,6 +208,8 @@ def fit(
             ledger=dpgm.Ledger.open(ledger) if ledger is not None and is_first() else None,
             checkpoint=folder,
             resume=resume,
+            about=about,
+            after_looking=after_looking,
             progress=progress if quiet else _after(announce_start, progress),
         )
     if not is_first():

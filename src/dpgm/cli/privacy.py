@@ -1,4 +1,4 @@
-"""Commands about privacy: `cost`, `verify`, `sign`, `keys`, `ledger` and `audit`."""
+"""Commands about privacy: `cost`, `verify`, `explain`, `recipient-page`, `sign`, `keys`, `ledger` and `audit`."""
 
 import json
 import math
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 import dpgm
-from dpgm.cli.app import AS_JSON, app, argument, option, printable
+from dpgm.cli.app import AS_JSON, FORCE, OUTPUT, app, argument, option, printable
 from dpgm.cli.parsing import App
 from dpgm.cli.terminal import bars, figure
-from dpgm.data.atomic import atomic_file
+from dpgm.data.atomic import atomic_file, check_output
 from dpgm.errors import ArtefactError, CheckFailed, UsageError
 from dpgm.validation import counted
 
@@ -155,6 +155,51 @@ _NOTES = {
         " --signed-by KEY.pub"
     ),
 }
+
+
+@app.command()
+def explain(
+    what: Path = argument("A plan (JSON, from `dpgm plan --out`) or a release folder.", metavar="PLAN|RELEASE"),
+    as_json: bool = AS_JSON,
+) -> None:
+    """Say what epsilon and delta mean for one person: the odds of being found out, promised and by the plan.
+
+    Example: dpgm explain release
+    """
+    from dpgm.synthesis.explanation import explain_certificate, explain_plan
+
+    if os.path.isdir(what):
+        verification = dpgm.verify(what)
+        if not verification.ok:
+            first = verification.failed[0]
+            raise CheckFailed(f"{what} does not verify ({printable(first.name)}: {printable(first.why)}).")
+        explained = explain_certificate(verification.certificate)
+    else:
+        explained = explain_plan(dpgm.read_plan(what))
+    if as_json:
+        typer.echo(json.dumps(explained.to_json()))
+        return
+    typer.echo(f"protects {explained.protects}: epsilon {figure(explained.epsilon)}, delta {explained.delta:.3g}")
+    for sentence in explained.sentences:
+        typer.echo(f"- {sentence}")
+
+
+@app.command("recipient-page")
+def recipient_page(
+    out: Path = option("--out -o", "HTML file to write.", Path("check-release.html"), panel=OUTPUT),
+    force: bool = FORCE,
+) -> None:
+    """Write a page for recipients: it checks the hashes and the signature of a release in any browser, offline.
+
+    Example: dpgm recipient-page --out check-release.html
+    """
+    from importlib import resources
+
+    check_output(out, force=force, inputs=())
+    page = resources.files("dpgm.report").joinpath("recipient.html").read_text("utf-8")
+    with atomic_file(out) as temporary:
+        temporary.write_text(page, "utf-8")
+    typer.echo(f"{out}: hand it out with your public key; a release folder is dropped into it")
 
 
 @app.command()

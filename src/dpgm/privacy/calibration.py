@@ -52,7 +52,7 @@ def calibrate(
 
     Args:
         epsilon: the target; met from below, within 0.5 %.
-        delta: the probability the guarantee leaves open.
+        delta: the slack in the promise.
         spends: stages on the whole data. Their shares sum to 1, or to less if there is training.
         training: private SGD, if any; it becomes the mechanisms "norms" and "gradients" on the sample "step".
         cache: look the answer up on disk, and keep it there.

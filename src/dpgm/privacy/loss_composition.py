@@ -28,7 +28,7 @@ FOURIER_ROUNDING = 2.0
 WINDOW_SHARE = 1e-3
 WIDEST = 2**24
 _LEAST_TILT = 1e-3
-_FARTHEST_LOSS = 600.0  # beyond, e^loss leaves the range of floating point
+FARTHEST_LOSS = 600.0  # beyond, e^loss leaves the range of floating point
 
 
 class TooWideError(Exception):
@@ -223,7 +223,7 @@ def refined(
     """
     tail = delta * TAIL_SHARE / sum(part.runs for part in parts)
     width = max(part.width(tail) for part in parts)
-    if width > _FARTHEST_LOSS:
+    if width > FARTHEST_LOSS:
         raise TooWideError
     span = max(width, 20 * math.sqrt(sum(part.variance(tail) for part in parts)))
     grid, finest = span / FIRST_POINTS, span / MOST_POINTS

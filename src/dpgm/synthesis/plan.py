@@ -13,8 +13,9 @@ from dpgm.mechanisms.query import Measures
 from dpgm.notebook import html_table
 from dpgm.privacy.accountant import cost
 from dpgm.privacy.calibration import LARGEST_PLANNED_NOISE, calibrate, gaussian_mu
-from dpgm.privacy.certificate import read_mechanisms, strict_json
+from dpgm.privacy.certificate import read_mechanisms
 from dpgm.privacy.events import Adjacency, Mechanism
+from dpgm.privacy.strict_json import strict_json
 from dpgm.strategy.discovery_rules import DiscoveryRules
 from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts
 from dpgm.strategy.settings import Config, Preset, Settings, default_delta, from_plain
@@ -252,6 +253,11 @@ def budget_shares(plan: Plan) -> dict[str, float]:
 
 def describe(plan: Plan, mechanism: Mechanism) -> Measures:
     """The stage of a mechanism, what it measures and its sensitivity, in words."""
+    return in_words(plan.settings.model, mechanism)
+
+
+def in_words(model: str, mechanism: Mechanism) -> Measures:
+    """The same for a fit of a family; raises LookupError if no such fit runs the mechanism."""
     if mechanism.name in DISCOVERY:
         return DISCOVERY[mechanism.name]
-    return strategy_of(plan.settings.model).measures[mechanism.name]
+    return strategy_of(model).measures[mechanism.name]
