@@ -13,9 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpgm.arrays import Floats, Ints
 from dpgm.statistics.column_counts import expected_rows
-from dpgm.statistics.pair_blocks import FOURTHS, STEPS, PairBlocks
-from dpgm.statistics.statistic import Floats, Ints, Measured
+from dpgm.statistics.pair_blocks import FEATURE_STEPS, FOURTHS, PairBlocks
+from dpgm.statistics.statistic import Measured
 from dpgm.tilting.tilt import Released, tilt
 from dpgm.trees.dependence import Pair, mean_weights, pair_values, rooted
 from dpgm.trees.forest import Forest
@@ -96,7 +97,7 @@ def _joint(measured: Measurements, pair: Pair, means: Sequence[Sequence[Floats]]
 def code_features(statistic: PairBlocks, column: int) -> Floats:
     """(codes, features) of one column."""
     features = statistic.features[column]
-    return features.phi[features.groups[:-1]] / STEPS
+    return features.phi[features.groups[:-1]] / FEATURE_STEPS
 
 
 class _CellFeatures:

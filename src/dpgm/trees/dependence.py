@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dpgm.arrays import Floats, Ints
 from dpgm.statistics.pair_blocks import FOURTHS, PairBlocks
-from dpgm.statistics.statistic import Floats, Ints, Measured
+from dpgm.statistics.statistic import Measured
 
 Pair = tuple[int, int]
 

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpgm.arrays import Floats, Ints, Mask
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.data.rows import index_dtype, row_pointers
-from dpgm.statistics.statistic import Floats, Ints
 from dpgm.strategy.protocol import Box
 
 _NEGLIGIBLE = 1e-12  # share of the total weight below which a component is dropped
@@ -154,7 +153,7 @@ class Forest:
                 worth[parent] *= total
         return weights, tables, chances
 
-    def _places(self, box: Box) -> tuple[list[NDArray[np.bool_]], list[dict[int, tuple[bool, bool]]]]:
+    def _places(self, box: Box) -> tuple[list[Mask], list[dict[int, tuple[bool, bool]]]]:
         """The codes that a box allows in every column; and for each list, whether items may be absent or present."""
         masks = [np.ones(table.shape[2], dtype=np.bool_) for table in self.tables]
         forced: list[dict[int, tuple[bool, bool]]] = [{} for _ in self.leaves]

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from dpgm.arrays import Floats, Ints
 from dpgm.statistics.coded_rows import Coding
-from dpgm.statistics.statistic import Floats, Ints
 
 
 def code_orders(coding: Coding) -> list[Floats]:

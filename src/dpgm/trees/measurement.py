@@ -6,6 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
+from dpgm.arrays import Floats
 from dpgm.data.domain import Domain
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.statistics.coded_rows import Coding
@@ -22,7 +23,7 @@ from dpgm.statistics.pair_blocks import (
     mid_ranks,
     rank_features,
 )
-from dpgm.statistics.statistic import Floats, Measured, ask
+from dpgm.statistics.statistic import Measured, release
 from dpgm.trees.dependence import Pair, mean_weights, spanning_pairs, strengths
 from dpgm.trees.groups import code_orders, equal_groups
 from dpgm.trees.rules import TreeRules
@@ -56,19 +57,19 @@ def measure(
 ) -> Measurements:
     """Release every statistic that the plan pays for; values released earlier decide what later ones look at."""
     coding = Coding.of(domain)
-    columns = ask(gateway, ColumnCounts(coding), noises[COLUMNS])
+    columns = release(gateway, ColumnCounts(coding), noises[COLUMNS])
     shares = column_shares(columns, records, rules.read)
     chooser = _Chooser(coding, records, shares, rules)
     measured: list[Measured[PairBlocks]] = []
     tree: list[Pair] = []
     if COARSE in noises:
-        coarse = ask(gateway, chooser.coarse(noises[COARSE]), noises[COARSE])
+        coarse = release(gateway, chooser.coarse(noises[COARSE]), noises[COARSE])
         measured.append(coarse)
         tree = chooser.tree(coarse)
     if FULL in noises:
-        measured.append(ask(gateway, chooser.full(tree), noises[FULL]))
+        measured.append(release(gateway, chooser.full(tree), noises[FULL]))
     if SMOOTH in noises:
-        measured.append(ask(gateway, chooser.ranks(), noises[SMOOTH]))
+        measured.append(release(gateway, chooser.ranks(), noises[SMOOTH]))
     return Measurements(coding, records, columns, shares, tuple(measured), tuple(tree), max(0, chooser.label))
 
 

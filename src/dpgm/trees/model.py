@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpgm.arrays import Ints
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.statistics.coded_rows import Coding
-from dpgm.statistics.statistic import Ints
 from dpgm.strategy.protocol import Box
 from dpgm.tilting.rules import TiltRules
 from dpgm.tilting.tilt import Released, tilt

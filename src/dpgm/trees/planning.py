@@ -6,8 +6,8 @@ from dpgm.data.domain import Domain, Field
 from dpgm.privacy.calibration import Spend, gaussian_mu
 from dpgm.statistics.column_counts import COLUMNS
 from dpgm.statistics.pair_blocks import COARSE, FULL, SMOOTH
+from dpgm.strategy.memory_rules import MemoryRules, Sizes
 from dpgm.strategy.protocol import FitPlan, PublicFacts
-from dpgm.strategy.rules import CostRules, Sizes, counting_seconds
 from dpgm.trees.rules import TreeRules
 
 
@@ -48,25 +48,13 @@ def bearable_groups(facts: PublicFacts, rules: TreeRules) -> float:
     return sqrt(facts.records * mu * sqrt(share) / (rules.pairs.cell_noises * norm))
 
 
-# -- estimates of time and memory ----------------------------------------------------------------------------------
+# -- memory --------------------------------------------------------------------------------------------------------
 
 
-def tree_seconds(plan: FitPlan, sizes: Sizes, domain: Domain, rules: TreeRules, costs: CostRules) -> float:
-    """Estimated time of counting, of fitting the base, and of the tilt."""
-    columns = len(domain.fields)
-    statistics = sum(plan.pays_for(name) for name in (COARSE, FULL, SMOOTH))
-    pairs = columns * (columns - 1) / 2
-    counting = counting_seconds(sizes, costs) + sizes.records * pairs * statistics * costs.pair_cell
-    step = costs.step + costs.tree_cell * sizes.width**2 * rules.base.components
-    cells = pool_rows(plan.records, rules) * pairs * statistics
-    return counting + rules.base.steps * step + rules.tilt.iterations * cells * costs.pool_cell
-
-
-def tree_memory(plan: FitPlan, sizes: Sizes, domain: Domain, rules: TreeRules, costs: CostRules) -> float:
+def tree_memory(plan: FitPlan, sizes: Sizes, domain: Domain, rules: TreeRules, memory: MemoryRules) -> float:
     """Estimated memory: the pool with its codes and groups, and the joint shares of all pairs in the base."""
-    columns = len(domain.fields)
-    joint = costs.joint_number * rules.base.components * float(sizes.width) ** 2
-    return costs.mixture + joint + costs.pool_code * pool_rows(plan.records, rules) * columns
+    joint = memory.joint_number * rules.base.components * float(sizes.width) ** 2
+    return memory.mixture + joint + memory.pool_code * pool_rows(plan.records, rules) * len(domain.fields)
 
 
 def pool_rows(records: int, rules: TreeRules) -> int:

@@ -10,10 +10,10 @@ from itertools import combinations
 
 import numpy as np
 
+from dpgm.arrays import Floats, Ints
 from dpgm.kernels.compiled import HAS_NUMBA
 from dpgm.kernels.pair_kernels import add_pairs
 from dpgm.kernels.row_swaps import exchange_rows
-from dpgm.statistics.statistic import Floats, Ints
 from dpgm.trees.rules import SAMPLING
 
 

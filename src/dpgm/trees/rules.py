@@ -11,9 +11,8 @@ from dpgm.statistics.rules import StatisticRules
 from dpgm.strategy.settings import FamilySettings
 from dpgm.tilting.rules import TiltRules
 
-# Not tuned: a release with more components, or with shares whose sum is further from 1 (float32 rounding), is rejected.
+# Not tuned: a release with more components, or larger parameters, is rejected.
 MOST_COMPONENTS = 1000
-SHARES_OFF = 1e-3
 LARGEST_PARAMETER = 1e6
 
 

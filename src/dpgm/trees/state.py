@@ -12,19 +12,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpgm.arrays import Floats, Ints
 from dpgm.data.domain import Domain
 from dpgm.errors import ArtefactError
 from dpgm.statistics.coded_rows import Coding
 from dpgm.statistics.column_counts import COLUMNS, ColumnCounts
-from dpgm.statistics.pair_blocks import COARSE, FULL, SMOOTH, STEPS, Features, PairBlocks
-from dpgm.statistics.statistic import Floats, Ints
+from dpgm.statistics.pair_blocks import COARSE, FEATURE_STEPS, FULL, SMOOTH, Features, PairBlocks
 from dpgm.strategy.protocol import check_shares, is_size
 from dpgm.trees.forest import Forest, Leaves, depth_first
-from dpgm.trees.rules import LARGEST_PARAMETER, MOST_COMPONENTS, SHARES_OFF
+from dpgm.trees.rules import LARGEST_PARAMETER, MOST_COMPONENTS
 from dpgm.trees.tilted import TiltedSums
 
 _MOST_RECORDS = 2**53
-_LARGEST_PHI = 4 * STEPS  # features are differences of shares or polynomials in [-1, 1]
+_LARGEST_PHI = 4 * FEATURE_STEPS  # features are differences of shares or polynomials in [-1, 1]
 _LARGEST_NORM = 2**52  # below, squared norms in steps are exact
 
 
@@ -150,7 +150,7 @@ def _read_forest(parts: _Parts, domain: Domain, components: int) -> Forest:
     ]
     chances = _split(parts, "chances of items", list_shapes)
     for shares in (weights, *tables):
-        check_shares(torch.from_numpy(shares), SHARES_OFF)
+        check_shares(torch.from_numpy(shares))
     leaves = tuple(Leaves(start, up, own) for (start, _), up, own in zip(lists, list_parents, chances, strict=True))
     return Forest(domain, weights, tuple(parents), tuple(tables), leaves)
 
@@ -183,7 +183,7 @@ def _read_pairs(parts: _Parts, coding: Coding, name: str) -> PairBlocks:
     counts = [int(own[-1]) for own in groups]
     if any(count < 1 or own[:-1].max() >= count for own, count in zip(groups, counts, strict=True)):
         raise wrong
-    widths = parts.take(f"{name}: widths", torch.int32, (len(sizes),), int(sizes.max()) + STEPS, 1).tolist()
+    widths = parts.take(f"{name}: widths", torch.int32, (len(sizes),), int(sizes.max()) + FEATURE_STEPS, 1).tolist()
     lengths = [(count + 1) * width for count, width in zip(counts, widths, strict=True)]
     numbers = parts.take(f"{name}: features", torch.int16, (sum(lengths),), _LARGEST_PHI)
     phis = [

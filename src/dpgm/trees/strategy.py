@@ -11,14 +11,14 @@ from dpgm.data.domain import Domain
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.statistics.column_counts import ColumnCounts
 from dpgm.statistics.pair_blocks import PairBlocks
-from dpgm.statistics.statistic import in_words
+from dpgm.statistics.statistic import plan_descriptions
+from dpgm.strategy.memory_rules import MemoryRules, Sizes
 from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, RunContext, Strategy
-from dpgm.strategy.rules import CostRules, Sizes, Work
 from dpgm.strategy.settings import Config, FamilySettings, no_settings, refuses_paper
 from dpgm.trees.fitting import fit_trees
 from dpgm.trees.measurement import measure
 from dpgm.trees.model import Trees
-from dpgm.trees.planning import tree_memory, tree_seconds, tree_spends
+from dpgm.trees.planning import tree_memory, tree_spends
 from dpgm.trees.rules import RULES, TreeRules, TreeSettings
 
 
@@ -29,7 +29,7 @@ class TreeStrategy(Strategy):
     rules: TreeRules = RULES
     name = Trees.kind
     settings_type = TreeSettings
-    measures = in_words(ColumnCounts.words, PairBlocks.words)
+    measures = plan_descriptions(ColumnCounts.words, PairBlocks.words)
 
     def refuses(self, config: Config, domain: Domain | None) -> str | None:
         """It needs columns, and no images."""
@@ -48,12 +48,10 @@ class TreeStrategy(Strategy):
         """The whole budget goes to measurements."""
         return Budget(tree_spends(facts, _rules(settings)))
 
-    def work(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, costs: CostRules) -> Work:
-        """Estimated time and memory of measuring and fitting."""
+    def memory(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, rules: MemoryRules) -> float:
+        """Estimated memory of fitting."""
         assert domain is not None
-        rules = _rules(plan.settings.family)
-        seconds = tree_seconds(plan, sizes, domain, rules, costs)
-        return Work(seconds, tree_memory(plan, sizes, domain, rules, costs))
+        return tree_memory(plan, sizes, domain, _rules(plan.settings.family), rules)
 
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext

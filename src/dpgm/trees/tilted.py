@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from dpgm.arrays import Ints
 from dpgm.statistics.column_counts import ColumnCounts, ColumnFeatures
 from dpgm.statistics.pair_blocks import PairBlocks, PairFeatures
-from dpgm.statistics.statistic import Ints
 from dpgm.tilting.tilt import PoolFeatures
 
 
