@@ -25,6 +25,8 @@ from dpgm.strategy.protocol import PublicFacts
 from dpgm.strategy.settings import Config, FamilySettings, Settings, default_delta
 from dpgm.synthesis.plan import Plan, choose_settings
 from dpgm.synthesis.strategies import strategy_of
+from dpgm.trees.rules import RULES as TREE_RULES
+from dpgm.trees.rules import TreeSettings
 
 # A few steps are enough to run everything once.
 SHORT = replace(
@@ -44,7 +46,23 @@ FEW_IMAGES = replace(IMAGE_RULES, fit=replace(IMAGE_RULES.fit, steps=4, least_im
 
 FEW_SAMPLES = replace(NETWORK_RULES, pretraining_samples=(100, 100), pretraining_passes=5)
 
+SHORT_TREES = replace(
+    TREE_RULES,
+    pairs=replace(TREE_RULES.pairs, likely_rows=200),
+    base=replace(TREE_RULES.base, rows=300, edge_iterations=3, components=2, components_alone=3, steps=3),
+    pool=replace(TREE_RULES.pool, least=400, per_record=1.0),
+    tilt=replace(TREE_RULES.tilt, iterations=4),
+)
+
 SETS = Domain.of_items(12)
+COLUMNS = Domain(
+    (
+        Categorical("region", ("n", "s", "w")),
+        Numeric("age", 0, 100, 5, integer=True, missing=True),
+        Categorical("smokes", ("no", "yes")),
+    ),
+    label="smokes",
+)
 TABLE = Domain(
     (
         ItemSet("bought", tuple("abcdef")),
@@ -75,8 +93,8 @@ def some_records(domain: Domain, count: int, seed: int = 0) -> Records:
 
 def tiny_plan(model: str, domain: Domain, records: int, **settings: object) -> Plan:
     """A plan with a few steps and multipliers that are not calibrated, for fast tests."""
-    if model in ("independent", "mwem"):
-        baseline = MwemSettings(3) if model == "mwem" else FamilySettings()
+    if model in ("independent", "mwem", "trees"):
+        baseline = {"mwem": MwemSettings(3), "trees": TreeSettings(SHORT_TREES)}.get(model, FamilySettings())
         runs = strategy_of(model).budget(PublicFacts(domain, records, 1.0, 1e-5), baseline).runs
         counts = tuple(Mechanism(name, 4.0, run.count) for name, run in runs.items())
         return Plan(99.0, 99.0, 1e-5, records, domain.width, Settings(model, family=baseline), counts)

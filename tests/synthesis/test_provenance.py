@@ -16,14 +16,23 @@ from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.strategy.protocol import RunContext
 from dpgm.synthesis.release import Release
 from dpgm.synthesis.strategies import fit_generator
-from synthesis_data import BY_LABEL, IMAGES, SETS, TABLE, some_records, tiny_plan
+from synthesis_data import BY_LABEL, COLUMNS, IMAGES, SETS, TABLE, some_records, tiny_plan
 
 PUBLIC = "public input"
 # name of a tensor -> the mechanisms it may depend on
 COUNTS = {"record lengths", "item counts", "scaled item counts", "popular lengths", "pair counts"}
 LARGER = {"triple counts", "quadruple counts"}
+BLOCKS = {"column counts", "coarse pairs", "full pairs", "rank pairs"}
+OF_BLOCKS = ("parameters", "sums", "noise", "groups", "widths", "features", "pairs", "emphasis", "limit")
 TENSORS = {
     "products": {"weights": COUNTS | LARGER, "probabilities": COUNTS | LARGER},
+    "trees": dict.fromkeys(
+        (
+            *("weights", "parents", "tables", "parents of lists", "chances of items", "log mean weight"),
+            *(f"{block}: {part}" for block in BLOCKS for part in OF_BLOCKS),
+        ),
+        BLOCKS,
+    ),
     "vae": {
         "parameters": {"norms", "gradients", "mean embedding"} | COUNTS,
         "weights": {"cluster sizes", "class sizes"} | COUNTS,
@@ -70,6 +79,7 @@ CERTIFICATE = {
 CASES = [
     pytest.param("products", SETS, {}, id="products"),
     pytest.param("products", TABLE, {}, id="products-table"),
+    pytest.param("trees", COLUMNS, {}, id="trees"),
     pytest.param("vae", SETS, {"clusters": 2, "sampling_rate": 0.3}, id="vae"),
     pytest.param("vae", TABLE, {"clusters": 2, "sampling_rate": 0.3}, id="vae-table"),
     pytest.param("vae", IMAGES, BY_LABEL, id="vae-images"),

@@ -26,10 +26,10 @@ def fit_trees(
     """Fit the base, draw a pool from it, tilt the pool to all released sums."""
     rng = np.random.default_rng(int(torch.randint(2**62, (1,), generator=generator)))
 
-    def part(start: float, share: float) -> Callable[[float], None]:
-        return lambda done: progress(start + share * done) if progress is not None else None
+    def part(start: float) -> Callable[[float], None]:
+        return lambda done: progress(start + 0.5 * done) if progress is not None else None
 
-    forest = rounded(fit_base(measured, rules, rng, part(0.0, 0.4)))
+    forest = rounded(fit_base(measured, rules, rng, part(0.0)))
     records, pool = measured.records, rules.pool
     rows = int(np.clip(round(pool.per_record * records), pool.least, pool.most))
     codes = measured.coding.codes(forest.draw(rows, rng))
@@ -47,7 +47,7 @@ def fit_trees(
         ridge = rules.ridge_of(one.statistic.name)
         released.append(Released(features_of(one.statistic, codes), one.value.double(), one.std, ridge))
     base = torch.zeros(rows, dtype=torch.float64)
-    found = tilt(released, base, records, rules.tilt, part(0.4, 0.6))
+    found = tilt(released, base, records, rules.tilt, part(0.5))
     weights = records * found.log_weights.exp()
     tilted = [
         TiltedSums(statistic, parameters, one.features.sums(weights), float(one.std), one.ridge)

@@ -104,7 +104,7 @@ class Trees:
         released = [
             Released(own, one.sums, one.std, one.ridge) for one, own in zip(self.tilted, features, strict=True)
         ]
-        rules = TiltRules(iterations=SAMPLING.iterations)
+        rules = TiltRules(iterations=SAMPLING.iterations, matched=SAMPLING.matched)
         return tilt(released, base, self.records, rules).log_weights
 
     # -- conditioning ----------------------------------------------------------------------------------------------

@@ -43,13 +43,15 @@ def _float32(table: Floats) -> Floats:
 
 def forest_tensors(forest: Forest) -> dict[str, Tensor]:
     """The tensors of a forest."""
-    return {
+    found = {
         "weights": torch.from_numpy(forest.weights),
         "parents": torch.tensor(forest.parents, dtype=torch.int32),
         "tables": _flat(forest.tables),
-        "parents of lists": torch.tensor([one.parent for one in forest.leaves], dtype=torch.int32),
-        "chances of items": _flat([one.chances for one in forest.leaves]),
     }
+    if forest.leaves:
+        found["parents of lists"] = torch.tensor([one.parent for one in forest.leaves], dtype=torch.int32)
+        found["chances of items"] = _flat([one.chances for one in forest.leaves])
+    return found
 
 
 def _flat(tables: Sequence[Floats]) -> Tensor:
@@ -144,15 +146,21 @@ def _read_forest(parts: _Parts, domain: Domain, components: int) -> Forest:
         raise ArtefactError("the columns of the model are no forest; get the release again.")
     shapes = [(components, 1 if up < 0 else sizes[up], own) for up, own in zip(parents, sizes, strict=True)]
     tables = _split(parts, "tables", shapes)
-    list_parents = parts.take("parents of lists", torch.int32, (len(lists),), len(sizes) - 1, -1).tolist()
-    list_shapes = [
-        (components, 1 if up < 0 else sizes[up], width) for up, (_, width) in zip(list_parents, lists, strict=True)
-    ]
-    chances = _split(parts, "chances of items", list_shapes)
     for shares in (weights, *tables):
         check_shares(torch.from_numpy(shares))
-    leaves = tuple(Leaves(start, up, own) for (start, _), up, own in zip(lists, list_parents, chances, strict=True))
-    return Forest(domain, weights, tuple(parents), tuple(tables), leaves)
+    return Forest(domain, weights, tuple(parents), tuple(tables), _read_leaves(parts, lists, sizes, components))
+
+
+def _read_leaves(
+    parts: _Parts, lists: Sequence[tuple[int, int]], sizes: Sequence[int], components: int
+) -> tuple[Leaves, ...]:
+    if not lists:
+        return ()
+    parents = parts.take("parents of lists", torch.int32, (len(lists),), len(sizes) - 1, -1).tolist()
+    ups = [1 if up < 0 else sizes[up] for up in parents]
+    shapes = [(components, codes, width) for codes, (_, width) in zip(ups, lists, strict=True)]
+    chances = _split(parts, "chances of items", shapes)
+    return tuple(Leaves(start, up, own) for (start, _), up, own in zip(lists, parents, chances, strict=True))
 
 
 def _split(parts: _Parts, name: str, shapes: Sequence[tuple[int, ...]]) -> list[Floats]:
