@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from dpgm.data.domain import Domain
 from dpgm.data.kinds.base import CellStyle
-from dpgm.data.open_records import OpenRecords, join_fields
+from dpgm.data.open_columns import OpenColumn
+from dpgm.data.open_records import records_of
 from dpgm.data.records import Records
-from dpgm.data.values import Place, numbered_row
+from dpgm.data.values import PLAIN_NUMBERS, NumberStyle, Place, numbered_row, with_plain_numbers
 from dpgm.errors import InputError
 
 
@@ -21,7 +22,8 @@ class TableEncoder:
     """Encodes tables, one after the other, as records of one domain.
 
     `missing` are texts that stand for a missing value, besides those of the domain, `strip_suffix` is cut off
-    categories, and `item_separator` separates the items in cells of text.
+    categories, `item_separator` separates the items in cells of text, `threshold` is above what pixels are on, and
+    `numbers` is how texts write numbers.
     """
 
     def __init__(
@@ -30,14 +32,22 @@ class TableEncoder:
         missing: Sequence[str] = (),
         strip_suffix: str = "",
         item_separator: str | None = None,
+        threshold: float | None = None,
+        numbers: NumberStyle = PLAIN_NUMBERS,
     ) -> None:
         self.domain = domain
-        style = CellStyle(("", *missing, *domain.missing_texts), strip_suffix, item_separator)
+        self._missing, self._numbers = missing, numbers
+        self._numeric = [field.name for field in domain.fields if field.reads_numbers]
+        style = CellStyle(("", *missing, *domain.missing_texts), strip_suffix, item_separator, threshold)
         others = {field.name: field for field in domain.fields}
         self._readers = [field.reader(style, others) for field in domain.fields]
 
     def encode(self, table: pa.Table, place: Place = numbered_row) -> Records:
         """The records of a table; columns that the domain does not name are ignored."""
+        return records_of(self.columns(table, place), table.num_rows, self.domain)
+
+    def columns(self, table: pa.Table, place: Place = numbered_row) -> list[OpenColumn]:
+        """The columns of the fields, from those of a table."""
         names = set(table.column_names)
         for field in self.domain.fields:
             if field.name not in names:
@@ -45,7 +55,5 @@ class TableEncoder:
                     f"{place(0)}: there is no column {field.name!r}, which the domain names; correct the domain"
                     " or the file."
                 )
-        columns = [read(table, place) for read in self._readers]
-        if self.domain.is_open:
-            return OpenRecords.of(self.domain, table.num_rows, columns)
-        return join_fields([column.positions for column in columns], table.num_rows, self.domain)
+        table = with_plain_numbers(table, self._numeric, self._numbers, self._missing, place)
+        return [read(table, place) for read in self._readers]

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain
-from dpgm.data.open_columns import OpenColumn, Positions, SetColumn
+from dpgm.data.open_columns import OpenColumn, Positions
 from dpgm.data.records import Records
 from dpgm.data.rows import index_dtype, row_pointers
 from dpgm.data.stores import UNLIMITED, MemoryLimit, RowStore
-from dpgm.data.vocabulary import Vocabulary, drop_negative
+from dpgm.data.vocabulary import Vocabulary
 from dpgm.errors import ResourceError, UsageError
 from dpgm.validation import counted
 
@@ -41,21 +41,6 @@ class OpenRecords(Records):
         """Records from one raw column per field of the domain."""
         nothing, zeros = np.empty(0, dtype=np.int16), np.broadcast_to(np.int64(0), count + 1)
         return cls(domain, zeros, nothing, columns=tuple(columns), memory_limit=memory_limit)
-
-    @classmethod
-    def of_sets(cls, records: Records, domain: Domain, memory_limit: MemoryLimit = UNLIMITED) -> "OpenRecords":
-        """Records of one item set whose items are to be discovered, from records over all items that occur."""
-        occurring = records.domain.item_set
-        if domain.item_set is None or not domain.item_set.finds_labels or occurring is None:
-            raise UsageError("items can be discovered only where the domain is one item set.")
-        vocabulary = Vocabulary()
-        code_of = np.array([vocabulary.code(label) for label in occurring.labels], dtype=np.int32)
-        parts = ((piece, *drop_negative(code_of[piece.indices], piece.lengths)) for piece in records.pieces())
-        sets = (
-            cls.of(domain, len(piece), (SetColumn(row_pointers(lengths), codes, vocabulary),))
-            for piece, codes, lengths in parts
-        )
-        return join_open(sets, domain, memory_limit)
 
     def __repr__(self) -> str:
         return f"OpenRecords({counted(len(self), 'record')}, {counted(len(self.columns), 'open column')})"
@@ -124,6 +109,16 @@ class OpenRecords(Records):
         return Records(domain, *store.finish())
 
 
+def records_of(columns: Sequence[OpenColumn], count: int, domain: Domain) -> Records:
+    """Records from one column per field of the domain: open ones, or positions of a closed domain."""
+    if domain.is_open:
+        return OpenRecords.of(domain, count, columns)
+    parts = [column.positions for column in columns]
+    if len(parts) == 1 and parts[0][1] is not None:  # the codes of a set are sorted and distinct
+        return Records(domain, row_pointers(parts[0][1]), parts[0][0].astype(index_dtype(domain.width)))
+    return join_fields(parts, count, domain)
+
+
 def join_fields(parts: Sequence[Positions], count: int, domain: Domain) -> Records:
     """Records from the positions within every field: one per record, or (with lengths) any number per record."""
     parts = [(codes + at, lengths) for (codes, lengths), at in zip(parts, domain.offsets, strict=True)]
@@ -159,6 +154,16 @@ def join_open(parts: Iterable[OpenRecords], domain: Domain, memory_limit: Memory
         count += len(part)
         _refuse_labels([one.vocabulary for one in joined], memory_limit)
     return OpenRecords.of(domain, count, [one.finish() for one in joined], memory_limit)
+
+
+def join_records(parts: Iterable[Records], domain: Domain, memory_limit: MemoryLimit) -> Records:
+    """The records of all parts, in order, open or closed; on disk where they exceed the memory limit."""
+    if domain.is_open:
+        return join_open((part for part in parts if isinstance(part, OpenRecords)), domain, memory_limit)
+    store = RowStore(np.dtype(index_dtype(domain.width)), memory_limit)
+    for part in parts:
+        store.append(part.lengths, part.indices)
+    return Records(domain, *store.finish())
 
 
 def _refuse_labels(vocabularies: Sequence[Vocabulary | None], memory_limit: MemoryLimit) -> None:

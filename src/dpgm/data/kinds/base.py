@@ -47,11 +47,15 @@ Recoder: TypeAlias = Callable[[Any], Positions]  # part of an open column as pos
 
 @dataclass(frozen=True)
 class CellStyle:
-    """How cells are written: texts that stand for a missing value, a suffix to cut off, a text between items."""
+    """How cells are written: texts that stand for a missing value, a suffix to cut off, a text between items.
+
+    `threshold` is the value above which a pixel is on.
+    """
 
     missing: tuple[str, ...] = ("",)
     strip_suffix: str = ""
     item_separator: str | None = None
+    threshold: float | None = None
 
 
 @dataclass(frozen=True)
