@@ -22,8 +22,9 @@ class TableEncoder:
     """Encodes tables, one after the other, as records of one domain.
 
     `missing` are texts that stand for a missing value, besides those of the domain, `strip_suffix` is cut off
-    categories, `item_separator` separates the items in cells of text, `threshold` is above what pixels are on, and
-    `numbers` is how texts write numbers.
+    categories, `item_separator` separates the items in cells of text, and `time` is the column with the times of a
+    sequence (by default as the layout of the domain says). Pixels above `threshold` are on, and `numbers` is how texts
+    write numbers.
     """
 
     def __init__(
@@ -32,13 +33,17 @@ class TableEncoder:
         missing: Sequence[str] = (),
         strip_suffix: str = "",
         item_separator: str | None = None,
+        time: str | None = None,
+        *,
         threshold: float | None = None,
         numbers: NumberStyle = PLAIN_NUMBERS,
     ) -> None:
         self.domain = domain
         self._missing, self._numbers = missing, numbers
         self._numeric = [field.name for field in domain.fields if field.reads_numbers]
-        style = CellStyle(("", *missing, *domain.missing_texts), strip_suffix, item_separator, threshold)
+        texts = ("", *missing, *domain.missing_texts)
+        style = CellStyle(texts, strip_suffix, item_separator, time or domain.time_column, threshold)
+        self._names = [*(field.name for field in domain.fields), *([] if style.time is None else [style.time])]
         others = {field.name: field for field in domain.fields}
         self._readers = [field.reader(style, others) for field in domain.fields]
 
@@ -49,10 +54,10 @@ class TableEncoder:
     def columns(self, table: pa.Table, place: Place = numbered_row) -> list[OpenColumn]:
         """The columns of the fields, from those of a table."""
         names = set(table.column_names)
-        for field in self.domain.fields:
-            if field.name not in names:
+        for name in self._names:
+            if name not in names:
                 raise InputError(
-                    f"{place(0)}: there is no column {field.name!r}, which the domain names; correct the domain"
+                    f"{place(0)}: there is no column {name!r}, which the domain names; correct the domain"
                     " or the file."
                 )
         table = with_plain_numbers(table, self._numeric, self._numbers, self._missing, place)

@@ -100,7 +100,7 @@ def inspect_file(
         longest=int(lengths.max()),
         held_by_one=held_by_one(records),
         unread=guess.unread,
-        darkness=tuple(_darkness(records)),
+        dim_images=tuple(dim_image_warnings(records)),
     )
 
 
@@ -126,7 +126,7 @@ def draft_frame(
     return replace(drafted.domain, origin="judged")
 
 
-def _darkness(records: Records) -> Iterator[str]:
+def dim_image_warnings(records: Records) -> Iterator[str]:
     """A warning for every field of grey images in which no pixel has the highest level."""
     for field, start in zip(records.domain.fields, records.domain.offsets, strict=True):
         image = field.image

@@ -23,7 +23,7 @@ from dpgm.data.rows import row_pointers
 from dpgm.errors import InputError, UsageError
 
 Place: TypeAlias = Callable[[int], str]  # from a row number to the place that messages name
-Reader: TypeAlias = Callable[[Sequence[Any], Place], Array]  # makes a column of Python values
+ValueReader: TypeAlias = Callable[[Sequence[Any], Place], Array]  # makes a column of Python values
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Conversion:
         keeps_type: whether a column without any value keeps its type.
     """
 
-    read: Reader
+    read: ValueReader
     always: bool = False
     keeps_type: bool = False
 

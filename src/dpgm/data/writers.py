@@ -8,6 +8,7 @@ import gzip
 import os
 import shutil
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -63,7 +64,9 @@ class RecordWriter:
         self._stream = stream
         rng = np.random.default_rng() if rng is None else rng
         chosen = _shape_for(self._format, domain, check_shape(shape), layout)
-        self._written = Written(domain, chosen, layout, rng)
+        if domain.sequence is not None:
+            self.domain = replace(domain, layout=layout)
+        self._written = Written(self.domain, chosen, layout, rng)
         self._force = force
         self._stack = ExitStack()
         self._append: Append | None = None
@@ -86,6 +89,7 @@ class RecordWriter:
             raise UsageError("a RecordWriter writes inside its `with` block only.")
         if records.domain is not self.domain and records.domain != self.domain:
             raise UsageError("the records have another domain than the writer.")
+        records = replace(records, domain=self.domain)  # whose layout is the one to write
         size = max(1, min(_CHUNK, _DENSE_CELLS // records.width))
         for chunk in records.chunks(size):
             self._append(chunk, self.count)
@@ -148,12 +152,13 @@ def write_records(
 
 
 def _shape_for(format: Format, domain: Domain, shape: Shape | None, layout: Layout | None) -> Shape:
-    is_item_set = domain.item_set is not None
+    shapes: list[Shape] = ["basket", "long", "wide"] if domain.item_set is not None else ["wide"]
+    if domain.item_set is None and domain.sequence is not None:
+        shapes.append("long")
     if shape is None:
-        if not is_item_set:
-            return "wide"
-        return format.only_shape or ("basket" if layout is None else layout.shape)
-    if shape != "wide" and not is_item_set:
+        by_layout = None if layout is None or layout.shape not in shapes else layout.shape
+        return (format.only_shape if format.only_shape in shapes else None) or by_layout or shapes[0]
+    if shape not in shapes:
         raise UsageError(f"the shape {shape!r} needs a domain of one item set; write this one with shape 'wide'.")
     if format.only_shape not in (None, shape):
         raise UsageError(f"the format {format.name} cannot hold the shape {shape!r}; leave the shape out.")

@@ -32,7 +32,7 @@ from dpgm.evaluation.inputs import Inputs, Outside, inputs_of, with_domain
 from dpgm.evaluation.raw_columns import Notes, is_plain_number, raw_columns
 
 _NAMED = 5  # columns named in a message
-MOST_ROWS = 1_000_000  # raw rows used of a longer file, evenly spread: enough for every figure in the report
+MOST_ROWS_READ = 1_000_000  # raw rows used of a longer file, evenly spread: enough for every figure in the report
 
 
 def file_inputs(real: Paths, synthetic: Paths, options: ReadOptions) -> Inputs:
@@ -194,7 +194,7 @@ class RawRows:
         part = table if self._step == 1 else table.take(np.arange(first, table.num_rows, self._step))
         self._parts.append(part)
         self._rows_kept += part.num_rows
-        if self._rows_kept > MOST_ROWS:
+        if self._rows_kept > MOST_ROWS_READ:
             joined = self.table()
             self._parts = [joined.take(np.arange(0, joined.num_rows, 2))]
             self._step, self._rows_kept = 2 * self._step, self._parts[0].num_rows

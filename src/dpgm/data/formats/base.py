@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dpgm.data.read.options import ReadOptions
 
 Append: TypeAlias = Callable[[Records, int], object]  # takes records, and the number of the first one
+NO_EVENTS = "the format {} cannot hold the events of a sequence; write .csv, .jsonl or .parquet."
 # What options need of a file to mean something, and what is said of a file without it.
 NEEDS = {
     "columns": "{format} files have no columns; leave out `person` and `item`.",
@@ -54,6 +55,7 @@ class Format:
     Class attributes:
         has: what its files have that options may need, of the keys of `NEEDS`.
         only_shape: the shape of item sets, if the format has no other.
+        keeps_order: whether a record may hold an item several times, in order.
         packed: whether files are compressed by themselves, so that none ends with .gz.
         writes: where records are written: to a stream of bytes, to a file by its path, into a folder, or nowhere.
     """
@@ -64,6 +66,7 @@ class Format:
 
     has: ClassVar[frozenset[str]] = frozenset({"columns", "written numbers"})
     only_shape: ClassVar[Shape | None] = None
+    keeps_order: ClassVar[bool] = True
     packed: ClassVar[bool] = False
     writes: ClassVar[Literal["stream", "file", "folder"] | None] = None
 
@@ -97,11 +100,11 @@ class Format:
 
     def misfit(self, domain: Domain) -> str | None:
         """Why records of a domain cannot be written; None if they can."""
-        return (
-            None
-            if self.writes
-            else f"the format {self.name} can only be read; write .csv, .parquet, .jsonl or .dat."
-        )
+        if domain.sequence is not None and not self.keeps_order:
+            return NO_EVENTS.format(self.name)
+        if self.writes is None:
+            return f"the format {self.name} can only be read; write .csv, .parquet, .jsonl or .dat."
+        return None
 
     def writer(self, target: Any, written: Written) -> AbstractContextManager[Append]:
         """Appends records to a stream or to the file or folder of a path; what completes it comes at the end."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpgm.data.formats.base import Guess
-from dpgm.data.formats.delimited import SEPARATORS, SPACE, distinct_names, is_number
+from dpgm.data.formats.delimited import SEPARATORS, SPACE, distinct_names, is_number_text
 from dpgm.data.formats.lines import TextBlock, first_block, has_content, split_cells
 from dpgm.data.formats.opening import Input
 from dpgm.data.items import plain_name
@@ -99,7 +99,7 @@ def _names_columns(row: list[str]) -> bool:
 def _lacks_index_name(rows: list[list[str]]) -> bool:
     """Whether every row has one cell more than the first: R's write.table gives the row names no name."""
     widths, width = {len(row) for row in rows[1:]}, len(rows[0]) + 1
-    named = not any(is_number(cell.strip()) for cell in rows[0])
+    named = not any(is_number_text(cell.strip()) for cell in rows[0])
     return named and widths == {width} and width >= _TABLE_WIDTH and len({row[0] for row in rows}) == len(rows)
 
 

@@ -28,6 +28,7 @@ class Idx(Format):
 
     has = frozenset({"labels"})
     only_shape = "wide"
+    keeps_order = False
     writes = "file"
 
     def stream(self, source: Input, options: "ReadOptions", draft: Guess | None = None) -> Stream:
@@ -43,6 +44,8 @@ class Idx(Format):
 
     def misfit(self, domain: Domain) -> str | None:
         """Anything but images without labels."""
+        if domain.sequence is not None:
+            return super().misfit(domain)
         if domain.item_set is None or domain.image is None:
             return "idx files hold images only; write .csv, .jsonl or .parquet."
         return None

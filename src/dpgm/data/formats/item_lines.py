@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain
-from dpgm.data.formats.base import Append, Format, Guess
+from dpgm.data.formats.base import NO_EVENTS, Append, Format, Guess
 from dpgm.data.formats.lines import TextBlock, blocks_of, cells_of
 from dpgm.data.formats.opening import Input
 from dpgm.data.formats.written import Written, lines_of
@@ -47,8 +47,10 @@ class ItemLines(Format):
         return line_stream(source, options, " ", integers=True)
 
     def misfit(self, domain: Domain) -> str | None:
-        """Texts."""
+        """Texts, and times."""
         field = domain.item_set
+        if domain.time_column is not None:
+            return NO_EVENTS.format(self.name)
         if field is None or not isinstance(field.items[0], int):
             return "FIMI files hold item numbers only; write .csv, .jsonl or .parquet."
         return None
@@ -78,8 +80,9 @@ def write_item_lines(target: IO[bytes], field: SetField, separator: str, cell: C
     texts = pa.array([cell(label) for label in field.items], type=pa.string())
 
     def append(records: Any, _: int) -> None:
-        items = texts.take(pa.array(records.indices))
-        lists = pa.ListArray.from_arrays(pa.array(records.indptr.astype(np.int32)), items)
+        events = records.events
+        indptr, codes = (records.indptr, records.indices) if events is None else (events.indptr, events.codes)
+        lists = pa.ListArray.from_arrays(pa.array(indptr.astype(np.int32)), texts.take(pa.array(codes)))
         target.write(lines_of(pc.binary_join(lists, separator)))
 
     return append

@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from dpgm.data.formats.base import Append, Format, Guess
-from dpgm.data.formats.lines import BLOCK, MAX_LINE, blocks_of
+from dpgm.data.formats.lines import BLOCK_BYTES, MAX_LINE, blocks_of
 from dpgm.data.formats.opening import Input, open_bytes
 from dpgm.data.formats.written import Written
 from dpgm.data.layouts import Shape
@@ -214,7 +214,7 @@ def _members(source: Input, options: "ReadOptions", shape: Shape) -> dict[str, b
 def _decoded(stream: IO[bytes], encoding: str, file: str) -> Iterator[str]:
     """The text of a stream, piece by piece."""
     decoder = codecs.getincrementaldecoder("utf-8-sig" if encoding == UTF8 else encoding)("strict")
-    for raw in chain(iter(partial(stream.read, BLOCK), b""), [b""]):
+    for raw in chain(iter(partial(stream.read, BLOCK_BYTES), b""), [b""]):
         try:
             yield decoder.decode(raw, final=not raw)
         except UnicodeError:

@@ -38,6 +38,7 @@ class Npy(Format):
 
     has = frozenset[str]()
     only_shape = "wide"
+    keeps_order = False
     packed = True
     writes = "file"
 
@@ -65,6 +66,7 @@ class Npz(Format):
 
     has = frozenset[str]()
     only_shape = "wide"
+    keeps_order = False
     packed = True
     writes = "file"
 

@@ -41,6 +41,7 @@ class PictureFolder(Format):
 
     has = frozenset[str]()
     only_shape = "wide"
+    keeps_order = False
     writes = "folder"
 
     def holds(self, folder: Path) -> bool:
@@ -54,6 +55,8 @@ class PictureFolder(Format):
 
     def misfit(self, domain: Domain) -> str | None:
         """Anything but one image and its label."""
+        if domain.sequence is not None:
+            return super().misfit(domain)
         return None if domain.picture else "a folder holds images only; give a file with an ending."
 
     @contextmanager

@@ -42,12 +42,13 @@ class Written:
     def has_lines(self) -> bool:
         """Whether text files hold lines of items, without names of columns."""
         nameless = self.layout is None or (self.layout.shape == "basket" and self.layout.item is None)
-        return self.domain.item_set is not None and self.shape == "basket" and nameless
+        is_set = self.domain.item_set is not None and self.domain.time_column is None
+        return is_set and self.shape == "basket" and nameless
 
     @property
     def is_binary(self) -> bool:
         """Whether there is one 0/1 column per item."""
-        return self.domain.item_set is not None and self.shape == "wide"
+        return self.domain.item_set is not None and self.shape == "wide" and self.domain.sequence is None
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -65,13 +66,15 @@ class Written:
             field = self._field(name, table)
             if field is not None and (written := field.as_written(table.column(at))) is not None:
                 table = table.set_column(at, name, written)
+            if (sequence := self.domain.sequence) is not None and name == self.domain.time_column:
+                table = table.set_column(at, name, sequence.times_as_written(table.column(at)))
         return table
 
     def cells(self, records: Records, first: int) -> pa.Table:
         """The table of texts with lists as cells, where the domain states what is between items (else JSON lists)."""
         table = self.texts(records, first)
         for at, name in enumerate(table.column_names):
-            field = self._field(name, table)
+            field = self.domain.sequence if name == self.domain.time_column else self._field(name, table)
             if field is None or not pa.types.is_nested(table.schema.field(at).type):
                 continue
             if (cells := field.as_cells(table.column(at))) is not None:
@@ -80,7 +83,10 @@ class Written:
 
     def _field(self, name: str, table: pa.Table) -> Field | None:
         """The field of a column; the layout may name that of the only item set otherwise, and it is the last column."""
-        if self.domain.item_set is not None:
+        sequence, layout = self.domain.sequence, self.domain.layout
+        if sequence is not None and layout is not None and name == layout.item:
+            return sequence
+        if self.domain.item_set is not None and sequence is None:
             return self.domain.item_set if name == table.column_names[-1] else None
         return next((field for field in self.domain.fields if field.name == name), None)
 

@@ -21,7 +21,7 @@ from dpgm.data.values import (
     Conversion,
     NumberStyle,
     Place,
-    Reader,
+    ValueReader,
     is_missing,
     is_sequence,
     object_lists,
@@ -77,7 +77,7 @@ def _objects(values: Sequence[Any], place: Place) -> Array:
     return _any_type(object_texts)(values, place)
 
 
-def _any_type(read: Reader) -> Reader:
+def _any_type(read: ValueReader) -> ValueReader:
     """A reader that returns a column of empty structures, which drafts leave out, if `read` refuses the values."""
 
     def reader(values: Sequence[Any], where: Place) -> Array:

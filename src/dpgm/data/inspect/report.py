@@ -38,7 +38,7 @@ class Inspection(Drafted):
     longest: int
     held_by_one: int = 0
     unread: tuple[str, ...] = ()
-    darkness: tuple[str, ...] = ()  # warnings about images without bright pixels
+    dim_images: tuple[str, ...] = ()  # warnings about images without bright pixels
 
     def lines(self) -> list[str]:
         """The inspection as lines of text."""
@@ -63,7 +63,7 @@ class Inspection(Drafted):
             f"fields     {len(self.domain.fields)} ({origin})",
             *listed,
             *([f"not read   {', '.join(self.unread)}: {_ALL_MEMBERS}"] if self.unread else []),
-            *self.darkness,
+            *self.dim_images,
         ]
 
     def _persons(self) -> list[str]:

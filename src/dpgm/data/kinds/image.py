@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgm.arrays import Mask
 from dpgm.data.arrow import Table, pa
-from dpgm.data.kinds.base import CellStyle, Field, Mask, Reader
+from dpgm.data.kinds.base import CellStyle, Field, FieldReader
 from dpgm.data.kinds.items import SetField
 from dpgm.data.labels import MAX_WIDTH
 from dpgm.data.number_format import is_whole
@@ -77,7 +78,7 @@ class Image(SetField):
         names = [f"r{at // self.columns}c{at % self.columns}" for at in range(self.pixels)]
         return names if self.levels == 2 else [f"{name}>{t}" for t in range(self.levels - 1) for name in names]
 
-    def reader(self, style: CellStyle, others: Mapping[str, Field]) -> Reader:
+    def reader(self, style: CellStyle, others: Mapping[str, Field]) -> FieldReader:
         """Reads pixels, or lists of the positions that are filled."""
         read_lists = super().reader(style, others)
 

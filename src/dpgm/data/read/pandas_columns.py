@@ -14,7 +14,7 @@ import pyarrow as pa
 from dpgm.data.values import (
     Conversion,
     Place,
-    Reader,
+    ValueReader,
     in_column,
     numbered,
 )
@@ -77,7 +77,7 @@ def _column(series: Any, name: str, how: Conversion) -> Any:
     return how.read(values, place)
 
 
-def _categories(series: Any, place: Place, read: Reader) -> Any:
+def _categories(series: Any, place: Place, read: ValueReader) -> Any:
     """A column of categories; those that no row has are not looked at."""
     codes = series.cat.codes.to_numpy()
     categories = series.cat.categories
