@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from dpgm.tilting.rules import RULES
+from dpgm.tilting.rules import TILT_RULES
 from dpgm.tilting.tilt import Released, tilt
 
-EXACT = replace(RULES, matched=1e-6, iterations=500)
+EXACT = replace(TILT_RULES, matched=1e-6, iterations=500)
 POOL = torch.from_numpy(np.random.default_rng(0).normal(size=(400, 3)))
 EVEN = torch.zeros(400)
 
@@ -80,7 +80,7 @@ def test_values_that_no_pool_has_end_in_finite_parameters():
 
 def test_progress_ends_below_or_at_one():
     seen = []
-    tilt([released([30.0, 20.0, 10.0])], EVEN, 1000, RULES, seen.append)
+    tilt([released([30.0, 20.0, 10.0])], EVEN, 1000, TILT_RULES, seen.append)
     assert 0 < max(seen) <= 1
 
 

@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgm.arrays import Codes, Floats
 from dpgm.data.events import Events, EventStore
-from dpgm.data.labels import MAX_WIDTH, Codes
-from dpgm.data.number_format import Floats
+from dpgm.data.labels import MAX_WIDTH
 from dpgm.data.rows import take_rows
 from dpgm.data.stores import MemoryLimit, NumberStore, RowStore
 from dpgm.data.vocabulary import Vocabulary

@@ -94,7 +94,7 @@ def read_public_key(path: Path | str) -> "Ed25519PublicKey":
     return key
 
 
-def fingerprint(key: "Ed25519PublicKey") -> str:
+def key_fingerprint(key: "Ed25519PublicKey") -> str:
     """A short name of a public key, to compare over the telephone."""
     return hashlib.sha256(key.public_bytes_raw()).hexdigest()[:16]
 

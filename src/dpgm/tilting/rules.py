@@ -15,4 +15,4 @@ class TiltRules:
     matched: float = 0.02
 
 
-RULES = TiltRules()
+TILT_RULES = TiltRules()

@@ -18,7 +18,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from dpgm.tilting.rules import RULES, TiltRules
+from dpgm.tilting.rules import TILT_RULES, TiltRules
 
 _LEAST_STD = 1e-9  # of a statistic without noise
 _LEAST_SLOPE = 1e-6  # of a statistic that does not vary over the pool
@@ -67,7 +67,7 @@ def tilt(
     released: Sequence[Released],
     log_base: Tensor,
     records: int,
-    rules: TiltRules = RULES,
+    rules: TiltRules = TILT_RULES,
     progress: Callable[[float], None] | None = None,
     start: Sequence[Tensor] | None = None,
 ) -> Tilt:

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgm.arrays import Codes, Floats, Mask
 from dpgm.data.arrow import Array, DataType, Table, pa
 from dpgm.data.events import Events
-from dpgm.data.labels import MAX_LABEL_BYTES, OTHER, Codes, Label
+from dpgm.data.labels import MAX_LABEL_BYTES, OTHER, Label
 from dpgm.data.number_format import plain_number
 from dpgm.data.open_columns import CodeColumn, OpenColumn
 from dpgm.data.rows import row_pointers
@@ -38,10 +39,8 @@ if TYPE_CHECKING:
 # The width that a plan assumes for a column whose values are not known yet: budget shares depend on widths only weakly,
 # and about twenty values are typical of census data.
 NOMINAL_VALUES = 20
-Mask: TypeAlias = NDArray[np.bool_]
-Floats: TypeAlias = NDArray[np.float64]
 Rng: TypeAlias = np.random.Generator
-Reader: TypeAlias = "Callable[[Table, Place], OpenColumn]"  # reads a field's column, or several, of a table
+FieldReader: TypeAlias = "Callable[[Table, Place], OpenColumn]"  # reads a field's column, or several, of a table
 ColumnKind: TypeAlias = Literal["number", "date", "category"]  # how raw values are compared
 Recoder: TypeAlias = Callable[[Any], OpenColumn]  # part of an open column in positions of a closed field
 
@@ -276,7 +275,7 @@ class Field(Column):
     reads_numbers: ClassVar[bool] = False  # whether cells are numbers, in the number style of the file
     pattern: str | None = None  # how dates are written
 
-    def reader(self, style: CellStyle, others: "Mapping[str, Field]") -> Reader:
+    def reader(self, style: CellStyle, others: "Mapping[str, Field]") -> FieldReader:
         """Reads the field's column of one table after the other, each row by itself; `others` are the domain's."""
         raise NotImplementedError
 

@@ -16,7 +16,7 @@ from dpgm.data.items import (
     is_list,
     set_codes,
 )
-from dpgm.data.kinds.base import Cells, CellStyle, Column, ColumnKind, Field, Reader, Recoder, Rng, lists_of
+from dpgm.data.kinds.base import Cells, CellStyle, Column, ColumnKind, Field, FieldReader, Recoder, Rng, lists_of
 from dpgm.data.labels import Label, checked_labels
 from dpgm.data.open_columns import OpenColumn, SetColumn
 from dpgm.data.rows import row_pointers, sort_rows
@@ -51,7 +51,7 @@ class SetField(Field):
         """The items as texts."""
         return [str(item) for item in self.items]
 
-    def reader(self, style: CellStyle, others: Mapping[str, Field]) -> Reader:
+    def reader(self, style: CellStyle, others: Mapping[str, Field]) -> FieldReader:
         """Reads lists of items, or texts with items; items that are not listed are dropped silently."""
         items: Items = Vocabulary() if self.is_open else KnownItems(self.items)
         separator = self.separator if style.item_separator is None else style.item_separator

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgm.arrays import Codes
 from dpgm.data.arrow import Array, Table, pa, pc
 from dpgm.data.event_times import Times, clock_times, running_times, times_beside
 from dpgm.data.events import Events, in_order
@@ -23,9 +24,9 @@ from dpgm.data.items import (
     list_lengths,
     place_of_item,
 )
-from dpgm.data.kinds.base import Cells, CellStyle, Field, Reader, Recoder, Rng, list_array, lists_of
+from dpgm.data.kinds.base import Cells, CellStyle, Field, FieldReader, Recoder, Rng, list_array, lists_of
 from dpgm.data.kinds.items import NOMINAL_ITEMS, SetField, check_items, joined_cells
-from dpgm.data.labels import Codes, Label, checked_labels
+from dpgm.data.labels import Label, checked_labels
 from dpgm.data.number_format import SECONDS, is_day, is_pattern, is_whole, iso_seconds
 from dpgm.data.open_columns import EventColumn, OpenColumn
 from dpgm.data.rows import index_dtype, row_pointers
@@ -169,7 +170,7 @@ class ItemSequence(SetField):
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
-    def reader(self, style: CellStyle, others: Mapping[str, Field]) -> Reader:
+    def reader(self, style: CellStyle, others: Mapping[str, Field]) -> FieldReader:
         """Reads lists of items, or texts with items, and those of their times; unlisted items are dropped silently."""
         items = self.item_codes()
         separator = self.separator if style.item_separator is None else style.item_separator
