@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain
+from dpgm.data.items import natural_labels
 from dpgm.data.open_columns import OpenColumn
 from dpgm.data.record_store import stored
 from dpgm.data.records import Records
 from dpgm.data.rows import row_pointers
 from dpgm.data.stores import UNLIMITED, MemoryLimit
 from dpgm.data.vocabulary import Vocabulary
-from dpgm.errors import ResourceError, UsageError
+from dpgm.errors import InputError, ResourceError, UsageError
 from dpgm.validation import counted
 
 _PIECE = 1_000_000  # values of all columns together that are looked at at once
@@ -91,6 +92,15 @@ class OpenRecords(Records):
                 column = column.finished(store, None)
             columns.append(column)
         return self._with(columns, len(self), domain)
+
+    def with_all_labels(self, name: str) -> Records:
+        """These records over all items of the only field that occur, and are public; `name` is that of the file."""
+        (field,), (column,) = self.domain.fields, self.columns
+        labels = natural_labels([] if column.vocabulary is None else column.vocabulary.labels)
+        if not labels:
+            raise InputError(f"{name}: no item occurs; give the `domain` with the public list of items.")
+        closed = field.with_labels(tuple(sorted(labels)), other=False)  # type: ignore[type-var]
+        return self.closed(Domain((closed,)), {})
 
     def closed(self, domain: Domain, fallbacks: Mapping[str, int]) -> Records:
         """These records as positions of a closed domain.

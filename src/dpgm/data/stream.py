@@ -1,4 +1,4 @@
-"""`Stream`: rows with a stated schema, on their way into records from a file, a frame, an array or a database."""
+"""`RowStream`: rows with a stated schema, on their way into records from a file, a frame, an array or a database."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -7,14 +7,16 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from dpgm.data.domain import Domain
+from dpgm.data.domain import Domain, Field
 from dpgm.data.items import is_list, is_nested
 from dpgm.data.layouts import Shape
-from dpgm.data.values import Conversion, Place
+from dpgm.data.values import LISTS, TEXTS, Conversion, Place
 from dpgm.errors import InputError, UsageError
 from dpgm.validation import near
 
-POSITIONS = "(positions)"  # the only column of a matrix: the positions that a record has, as a tensor or a list
+POSITION_COLUMN = (
+    "(positions)"  # the only column of a matrix: the positions that a record has, as a tensor or a list
+)
 _LISTED = 12  # names in a message
 Readers: TypeAlias = Mapping[str, Conversion]  # the columns to read, and how Python objects in them become columns
 
@@ -28,7 +30,7 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class Stream:
+class RowStream:
     """Rows that are read once, chunk by chunk, and what is known of them before: never by looking at a row.
 
     Attributes:
@@ -116,7 +118,14 @@ class Stream:
         return ", ".join(map(repr, self.names[:_LISTED])) + more
 
 
-def join_streams(streams: Iterable[Stream]) -> Stream:
+def conversion_of(field: Field, stream: RowStream) -> Conversion:
+    """How objects of a column are read: those of a frame may be anything, those of a text file are texts or lists."""
+    if stream.typed:
+        return Conversion(field.from_objects, field.holds_lists)
+    return LISTS if field.holds_lists else TEXTS
+
+
+def join_streams(streams: Iterable[RowStream]) -> RowStream:
     """Several streams with the same columns, one after the other; each but the first is opened when its turn comes."""
     rest = iter(streams)
     first = next(rest)

@@ -25,7 +25,7 @@ from dpgm.data.read.options import ReadOptions
 from dpgm.data.read.readers import open_files
 from dpgm.data.read.shapes import read_stream
 from dpgm.data.records import Records
-from dpgm.data.stream import Chunk, Readers, Stream
+from dpgm.data.stream import Chunk, Readers, RowStream
 from dpgm.data.values import Conversion, parse_dates, with_plain_numbers
 from dpgm.errors import DpgmError, InputError, UsageError
 from dpgm.evaluation.inputs import Inputs, Outside, inputs_of, with_domain
@@ -96,7 +96,7 @@ def _as_fitted(files: Sequence[Input], options: ReadOptions, layout: Layout) -> 
     return None
 
 
-def _read(files: Sequence[Input], options: ReadOptions, stream: Stream | None = None) -> Side:
+def _read(files: Sequence[Input], options: ReadOptions, stream: RowStream | None = None) -> Side:
     """All rows, in one pass. Items are read as they occur, and then matched with the domain, which may lack some."""
     domain, own = options.public_domain, replace(options, domain=None)
     if domain is None or _lists_items(domain):
@@ -177,7 +177,7 @@ class RawRows:
         self._step = 1
         self._rows_read = self._rows_kept = 0
 
-    def through(self, stream: Stream) -> Stream:
+    def through(self, stream: RowStream) -> RowStream:
         """The same stream, whose chunks are collected as they pass."""
 
         def rows(readers: Readers) -> Iterator[Chunk]:
@@ -204,7 +204,7 @@ class RawRows:
         return pa.concat_tables(self._parts, promote_options="permissive")
 
 
-def _raw_table(stream: Stream, columns: Readers, domain: Domain | None, options: ReadOptions) -> pa.Table:
+def _raw_table(stream: RowStream, columns: Readers, domain: Domain | None, options: ReadOptions) -> pa.Table:
     """The raw columns of a stream alone."""
     stream.refuse_repeated()
     rows = RawRows(domain, options)

@@ -10,7 +10,7 @@ from dpgm.data.domain import Domain
 from dpgm.data.formats.written import Written
 from dpgm.data.layouts import Shape
 from dpgm.data.records import Records
-from dpgm.data.stream import Stream
+from dpgm.data.stream import RowStream
 from dpgm.errors import UsageError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Format:
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
-    def stream(self, source: "Input", options: "ReadOptions", draft: Guess | None = None) -> Stream:
+    def stream(self, source: "Input", options: "ReadOptions", draft: Guess | None = None) -> RowStream:
         """The rows of a file; for a `draft` those of a table without a domain, as far as it was guessed."""
         raise NotImplementedError
 
@@ -84,7 +84,7 @@ class Format:
         """The number of rows of every part that can be read by itself; none if a file is read as a whole."""
         return ()
 
-    def stream_of_parts(self, source: "Input", options: "ReadOptions", parts: Sequence[int]) -> Stream:
+    def stream_of_parts(self, source: "Input", options: "ReadOptions", parts: Sequence[int]) -> RowStream:
         """The rows of some parts, given by their numbers."""
         raise NotImplementedError
 

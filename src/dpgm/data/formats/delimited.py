@@ -35,7 +35,7 @@ from dpgm.data.formats.written import Written, csv_cell, csv_line, lines_of
 from dpgm.data.items import plain_name
 from dpgm.data.labels import INDEX
 from dpgm.data.records import Records
-from dpgm.data.stream import Chunk, Readers, Stream
+from dpgm.data.stream import Chunk, Readers, RowStream
 from dpgm.data.values import Place
 from dpgm.errors import InputError, UsageError
 from dpgm.validation import counted
@@ -67,7 +67,7 @@ class Delimited(Format):
         first = next((line for line in head.splitlines() if line.strip()), b"")
         return self.separator.encode() in first and b"," not in first
 
-    def stream(self, source: Input, options: "ReadOptions", draft: Guess | None = None) -> Stream:
+    def stream(self, source: Input, options: "ReadOptions", draft: Guess | None = None) -> RowStream:
         """Text columns; of baskets without a header, one column of lists."""
         if options.holds_lines_of_items:
             return line_stream(source, options, options.separator or self.separator)
@@ -100,7 +100,7 @@ class Delimited(Format):
             return _chunks(chain([block], blocks), options, names, list(readers), separator, header)
 
         schema = pa.schema([(name, pa.string()) for name in names])
-        return Stream(str(source), schema, rows, certain=certain, shape=None if stated or header else "wide")
+        return RowStream(str(source), schema, rows, certain=certain, shape=None if stated or header else "wide")
 
     def guess(self, source: Input, options: "ReadOptions") -> Guess:
         """Whether the file holds baskets, a column of lists, 0/1 columns or a table."""

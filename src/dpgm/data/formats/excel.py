@@ -22,7 +22,7 @@ from dpgm.data.formats.opening import Input, zip_members
 from dpgm.data.formats.written import Written, plain_cell
 from dpgm.data.items import plain_name
 from dpgm.data.records import Records
-from dpgm.data.stream import Chunk, Readers, Stream
+from dpgm.data.stream import Chunk, Readers, RowStream
 from dpgm.data.values import numbered, scalar_text
 from dpgm.errors import InputError, ResourceError, UsageError
 from dpgm.validation import counted
@@ -59,7 +59,7 @@ class Workbook(Format):
         """By the mark of a zip archive."""
         return head.startswith(b"PK\x03\x04")
 
-    def stream(self, source: Input, options: "ReadOptions", draft: Guess | None = None) -> Stream:
+    def stream(self, source: Input, options: "ReadOptions", draft: Guess | None = None) -> RowStream:
         """Text columns."""
         sheet = islice(_rows(source, options), options.skip_lines, None)
         top = list(islice(sheet, 1 if draft is None else _TITLE_ROWS))
@@ -87,7 +87,7 @@ class Workbook(Format):
             return _chunks(source, names, (row for row in body if row[1]))
 
         certain = options.header is not None or set(options.named_columns) <= set(names)
-        return Stream(str(source), pa.schema([(name, pa.string()) for name in names]), rows, certain=certain)
+        return RowStream(str(source), pa.schema([(name, pa.string()) for name in names]), rows, certain=certain)
 
     def guess(self, source: Input, options: "ReadOptions") -> Guess:
         """A sheet is a table with a header, unless the options say otherwise."""

@@ -14,7 +14,7 @@ from dpgm.data.formats.matrices import byte_rows
 from dpgm.data.formats.opening import Input, locate, open_bytes, read_all
 from dpgm.data.formats.pictures import MIDDLE, picture_stream
 from dpgm.data.formats.written import Written
-from dpgm.data.stream import Stream
+from dpgm.data.stream import RowStream
 from dpgm.errors import InputError, ResourceError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Idx(Format):
     keeps_order = False
     writes = "file"
 
-    def stream(self, source: Input, options: "ReadOptions", draft: Guess | None = None) -> Stream:
+    def stream(self, source: Input, options: "ReadOptions", draft: Guess | None = None) -> RowStream:
         """Images and their labels, read as a whole."""
         images = _array(source, 3, options)
         if options.labels is None:

@@ -22,7 +22,7 @@ from dpgm.data.items import list_lengths, parse_integers, place_of_item, split_l
 from dpgm.data.kinds.items import SetField
 from dpgm.data.labels import MAX_WIDTH, Label
 from dpgm.data.rows import row_pointers
-from dpgm.data.stream import Chunk, Readers, Stream
+from dpgm.data.stream import Chunk, Readers, RowStream
 from dpgm.data.values import Place
 from dpgm.errors import InputError
 
@@ -42,7 +42,7 @@ class ItemLines(Format):
     only_shape = "basket"
     writes = "stream"
 
-    def stream(self, source: Input, options: "ReadOptions", draft: Guess | None = None) -> Stream:
+    def stream(self, source: Input, options: "ReadOptions", draft: Guess | None = None) -> RowStream:
         """A column of lists of whole numbers."""
         return line_stream(source, options, " ", integers=True)
 
@@ -62,7 +62,7 @@ class ItemLines(Format):
         yield write_item_lines(target, written.domain.item_set, " ", str)
 
 
-def line_stream(source: Input, options: "ReadOptions", separator: str, *, integers: bool = False) -> Stream:
+def line_stream(source: Input, options: "ReadOptions", separator: str, *, integers: bool = False) -> RowStream:
     """One record per line, its items separated; a blank line is a record without items.
 
     With `integers` items are always numbers; else they are texts, and `01` is not `1` unless the domain lists numbers.
@@ -72,7 +72,7 @@ def line_stream(source: Input, options: "ReadOptions", separator: str, *, intege
         return _chunks(blocks_of(source, options, quoted=not integers), options, separator, integers)
 
     item = pa.int64() if integers else pa.string()
-    return Stream(str(source), pa.schema([(_NAME, pa.large_list(item))]), rows, lines=True)
+    return RowStream(str(source), pa.schema([(_NAME, pa.large_list(item))]), rows, lines=True)
 
 
 def write_item_lines(target: IO[bytes], field: SetField, separator: str, cell: Callable[[Label], str]) -> Append:

@@ -23,7 +23,7 @@ from dpgm.data.formats.written import Written
 from dpgm.data.layouts import Shape
 from dpgm.data.read.declared import UTF8
 from dpgm.data.records import Records
-from dpgm.data.stream import Chunk, Readers, Stream
+from dpgm.data.stream import Chunk, Readers, RowStream
 from dpgm.data.values import Place, in_column, numbered
 from dpgm.errors import InputError, UsageError
 
@@ -68,7 +68,7 @@ class _Json(Format):
                     raise InputError(f"{place(at)}: is neither a JSON object nor a list; correct the file.")
             yield rows, place
 
-    def stream(self, source: Input, options: "ReadOptions", draft: Guess | None = None) -> Stream:
+    def stream(self, source: Input, options: "ReadOptions", draft: Guess | None = None) -> RowStream:
         """The columns that the options and the domain name; for a draft those that rows have."""
         shape: Shape = options.stated_shape or "basket"
         members = _members(source, options, shape) if draft is None else draft.columns
@@ -95,7 +95,7 @@ class _Json(Format):
                 )
 
         types = {name: pa.list_(pa.string()) if is_list else pa.string() for name, is_list in members.items()}
-        return Stream(str(source), pa.schema(types), rows, shape=shape, more_columns=draft is None)
+        return RowStream(str(source), pa.schema(types), rows, shape=shape, more_columns=draft is None)
 
     def guess(self, source: Input, options: "ReadOptions") -> Guess:
         """Whether the file holds lists of items, or a table of all members."""
@@ -200,9 +200,13 @@ def _members(source: Input, options: "ReadOptions", shape: Shape) -> dict[str, b
     """The members that the options and the domain name, and whether they hold lists."""
     members = {} if options.person is None else {options.person: False}
     if shape == "basket":
-        return members | {options.item or _DEFAULT_NAME: True}
+        times = {} if options.time is None else {options.time: True}
+        return members | {options.item or _DEFAULT_NAME: True} | times
     if shape == "long":
-        return members | {name: False for name in (options.item, options.count) if name is not None}
+        named = (options.item, options.time, options.count, *options.field_columns)
+        return members | {name: False for name in named if name is not None}
+    if options.time is not None:
+        members[options.time] = True
     domain = options.public_domain
     if domain is None:
         raise UsageError(f"{source}: JSON lines in the wide shape need a `domain`, which names their members.")

@@ -21,7 +21,7 @@ from dpgm.data.formats.written import Written
 from dpgm.data.kinds.image import WHITE
 from dpgm.data.records import Records, concatenate, pixel_values
 from dpgm.data.rows import pieces_of
-from dpgm.data.stream import POSITIONS, Chunk, Readers, Stream
+from dpgm.data.stream import POSITION_COLUMN, Chunk, Readers, RowStream
 from dpgm.data.values import numbered
 from dpgm.errors import InputError, ResourceError
 
@@ -46,7 +46,7 @@ class Npy(Format):
         """By the mark of numpy."""
         return head.startswith(b"\x93NUMPY")
 
-    def stream(self, source: Input, options: "ReadOptions", draft: Guess | None = None) -> Stream:
+    def stream(self, source: Input, options: "ReadOptions", draft: Guess | None = None) -> RowStream:
         """Positions, or images; read piece by piece."""
         source.refuse_member(".npy files")
         matrix = None
@@ -70,7 +70,7 @@ class Npz(Format):
     packed = True
     writes = "file"
 
-    def stream(self, source: Input, options: "ReadOptions", draft: Guess | None = None) -> Stream:
+    def stream(self, source: Input, options: "ReadOptions", draft: Guess | None = None) -> RowStream:
         """Positions, or images and their labels."""
         source.refuse_member(".npz files")
         members = zip_members(source.path, f"{source}: is damaged or cut short; write it again.")
@@ -130,7 +130,7 @@ def _labelled_arrays(source: Input) -> tuple[NDArray[Any], pa.Array]:
 # -- streams -----------------------------------------------------------------------------------------------------------
 
 
-def matrix_stream(matrix: Any, options: "ReadOptions", name: str, place: str | None = None) -> Stream:
+def matrix_stream(matrix: Any, options: "ReadOptions", name: str, place: str | None = None) -> RowStream:
     """A dense or sparse matrix, which `name` names in messages; `place` is what the number of a row follows there."""
     values = matrix if isinstance(matrix, np.ndarray) else matrix.data
     if values.dtype.kind not in "biuf":
@@ -150,13 +150,13 @@ def matrix_stream(matrix: Any, options: "ReadOptions", name: str, place: str | N
         size = max(1, cells_at_once(options) // flat.shape[1])
         for start in range(0, len(flat), size):
             part = tensors(flat[start : start + size])
-            yield Chunk(pa.table({POSITIONS: part}), numbered(place, range(start + 1, start + 1 + len(part))))
+            yield Chunk(pa.table({POSITION_COLUMN: part}), numbered(place, range(start + 1, start + 1 + len(part))))
 
     kind = pa.fixed_shape_tensor(pa.from_numpy_dtype(_stored(flat.dtype)), flat.shape[1:])
     return _positions(rows, kind, flat.shape[1], options, name)
 
 
-def _sparse_stream(matrix: Any, options: "ReadOptions", name: str, place: str) -> Stream:
+def _sparse_stream(matrix: Any, options: "ReadOptions", name: str, place: str) -> RowStream:
     """Stored values other than 0 are present, or those above a threshold."""
     values = matrix.data
     if options.threshold is None and values.dtype.kind in "if" and len(values) and values.min() < 0:
@@ -175,12 +175,12 @@ def _sparse_stream(matrix: Any, options: "ReadOptions", name: str, place: str) -
             ends = csr.indptr[first : last + 1]
             items = pa.array(csr.indices[ends[0] : ends[-1]])
             lists = pa.LargeListArray.from_arrays(pa.array((ends - ends[0]).astype(np.int64)), items)
-            yield Chunk(pa.table({POSITIONS: lists}), numbered(place, range(first + 1, last + 1)))
+            yield Chunk(pa.table({POSITION_COLUMN: lists}), numbered(place, range(first + 1, last + 1)))
 
     return _positions(rows, pa.large_list(pa.int64()), csr.shape[1], options, name)
 
 
-def _positions(rows: Any, kind: pa.DataType, width: int, options: "ReadOptions", name: str) -> Stream:
+def _positions(rows: Any, kind: pa.DataType, width: int, options: "ReadOptions", name: str) -> RowStream:
     """A stream of the positions of a domain: the one that is stated, or as many items."""
     if width < 1:
         raise InputError(f"{name}: the matrix has no columns; a record needs at least one position.")
@@ -193,7 +193,7 @@ def _positions(rows: Any, kind: pa.DataType, width: int, options: "ReadOptions",
         raise InputError(
             f"{name}: the matrix has {width} columns but the domain has {domain.width} positions; correct the domain."
         )
-    return Stream(name, pa.schema([(POSITIONS, kind)]), rows, domain=domain, noun="matrix")
+    return RowStream(name, pa.schema([(POSITION_COLUMN, kind)]), rows, domain=domain, noun="matrix")
 
 
 def _stored(dtype: Any) -> Any:

@@ -15,7 +15,7 @@ from dpgm.data.formats.opening import Input
 from dpgm.data.formats.written import Written
 from dpgm.data.items import flat_column
 from dpgm.data.presence import is_binary
-from dpgm.data.stream import Chunk, Readers, Stream
+from dpgm.data.stream import Chunk, Readers, RowStream
 from dpgm.data.values import TEXTS, is_text, numbered
 from dpgm.errors import InputError, ResourceError
 
@@ -42,7 +42,7 @@ class Parquet(Format):
         """By the mark of Parquet."""
         return head.startswith(b"PAR1")
 
-    def stream(self, source: Input, options: "ReadOptions", draft: Guess | None = None) -> Stream:
+    def stream(self, source: Input, options: "ReadOptions", draft: Guess | None = None) -> RowStream:
         """All rows."""
         return self.stream_of_parts(source, options, None)
 
@@ -51,7 +51,7 @@ class Parquet(Format):
         _, metadata, _ = _open(source)
         return [metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)]
 
-    def stream_of_parts(self, source: Input, options: "ReadOptions", parts: Sequence[int] | None) -> Stream:
+    def stream_of_parts(self, source: Input, options: "ReadOptions", parts: Sequence[int] | None) -> RowStream:
         """The rows of some row groups."""
         source.refuse_member("Parquet files")
         opened, metadata, schema = _open(source)
@@ -63,7 +63,7 @@ class Parquet(Format):
             size = _BATCH if options.memory is None else _SMALL_BATCH
             return _chunks(file, source, list(readers), parts, size)
 
-        stream = Stream(str(source), schema, rows, typed=True)
+        stream = RowStream(str(source), schema, rows, typed=True)
         if not stream.names:
             raise InputError(f"{source}: holds no plain column; flatten its nested columns first.")
         return stream

@@ -20,7 +20,7 @@ from dpgm.data.formats.opening import Input, check_regular, listing
 from dpgm.data.formats.written import Written
 from dpgm.data.kinds.image import WHITE
 from dpgm.data.records import Records, pixel_values
-from dpgm.data.stream import Chunk, Readers, Stream
+from dpgm.data.stream import Chunk, Readers, RowStream
 from dpgm.data.values import numbered
 from dpgm.errors import InputError, ResourceError, UsageError
 
@@ -48,7 +48,7 @@ class PictureFolder(Format):
         """Whether there are images in the folder or its sub-folders."""
         return bool(_files(folder))
 
-    def stream(self, source: Input, options: "ReadOptions", draft: Guess | None = None) -> Stream:
+    def stream(self, source: Input, options: "ReadOptions", draft: Guess | None = None) -> RowStream:
         """Images and their labels, read as a whole."""
         images, labels = _read(source, options)
         return picture_stream(images, labels, options, str(source), middle=MIDDLE)
@@ -93,7 +93,7 @@ def picture_stream(
     place: str | None = None,
     *,
     middle: float | None = None,
-) -> Stream:
+) -> RowStream:
     """Images (number, height, width) and the label of each, if there are labels.
 
     `middle` is the value above which a pixel of black and white images is on, unless a threshold is stated.
@@ -120,7 +120,7 @@ def picture_stream(
     if label is not None and labels is not None:
         types[label.name] = labels.type
     taken = options.public_domain is None and labels is not None
-    return Stream(name, pa.schema(types), rows, shape="wide", domain=domain, domain_from_rows=taken, noun="file")
+    return RowStream(name, pa.schema(types), rows, shape="wide", domain=domain, domain_from_rows=taken, noun="file")
 
 
 def tensors(part: NDArray[Any]) -> pa.Array:

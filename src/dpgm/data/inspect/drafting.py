@@ -16,7 +16,7 @@ from dpgm.data.domain import Column, Domain, open_numbers
 from dpgm.data.inspect.hints import follows_soon, ordered_dates, survey_codes
 from dpgm.data.inspect.seen import NESTED, Seen
 from dpgm.data.items import flat_column
-from dpgm.data.stream import Stream
+from dpgm.data.stream import RowStream
 from dpgm.data.values import (
     Conversion,
     NumberStyle,
@@ -57,7 +57,7 @@ class Drafted:
     gaps: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = ()
 
 
-def drafted_columns(stream: Stream) -> dict[str, Conversion]:
+def drafted_columns(stream: RowStream) -> dict[str, Conversion]:
     """All columns of a table that has no domain yet; one that cannot be modelled becomes one of empty structures."""
     lists, others = Conversion(_any_type(object_lists)), Conversion(_objects, keeps_type=True)
     return {name: lists if name in stream.lists else others for name in stream.names}
@@ -90,7 +90,7 @@ def _any_type(read: ValueReader) -> ValueReader:
 
 
 def draft_table(
-    stream: Stream,
+    stream: RowStream,
     person: str | None,
     missing: Sequence[str],
     style: NumberStyle,
@@ -161,7 +161,7 @@ def _columns_with(
     return gaps, tuple(name for name in names if text in seen[name].values)
 
 
-def _stated_kinds(stream: Stream, drop: Sequence[str], kinds: Mapping[str, str]) -> dict[str, str]:
+def _stated_kinds(stream: RowStream, drop: Sequence[str], kinds: Mapping[str, str]) -> dict[str, str]:
     """The kinds that the curator states, checked; columns to drop are ignored ones."""
     for name in (*drop, *kinds):
         if name not in stream.names:

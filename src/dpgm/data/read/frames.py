@@ -16,13 +16,13 @@ import pyarrow as pa
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.formats.matrices import matrix_stream
-from dpgm.data.layouts import Layout, Source
+from dpgm.data.layouts import Layout, Shape, Source
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.read.pandas_columns import converted, type_of
 from dpgm.data.read.readers import domain_of_schema, warn_of_persons
 from dpgm.data.read.shapes import read_stream
 from dpgm.data.records import Dtypes, Records
-from dpgm.data.stream import Chunk, Readers, Stream
+from dpgm.data.stream import Chunk, Readers, RowStream
 from dpgm.data.values import numbered
 from dpgm.errors import InputError, UsageError
 
@@ -82,6 +82,8 @@ def read_frame(
     *,
     person: str | None = None,
     item: str | None = None,
+    time: str | None = None,
+    persons: object = None,
     rows_per_person: int | None = None,
     discover: bool = False,
 ) -> FrameRecords:
@@ -92,33 +94,42 @@ def read_frame(
         domain: the public domain; optional for matrices.
         person: a frame's column of persons: with `item`, rows are grouped by it; without, its values must differ.
         item: the column of items: with `person`, one item per row; without, a list of items per row.
+        time: the column of times, by which items are a sequence: one time per row, or a list of times where items are.
+        persons: a frame with the attributes of persons, one row each, if the other frame has their events only.
         rows_per_person: keep at most this many rows per person, chosen at random in secret, instead of one.
         discover: find privately what the domain does not state; names and types of a frame's columns are public.
     """
     domain, data = as_domain(domain), checked_frame(data)
     if not is_frame(data):
-        if person is not None or item is not None or rows_per_person is not None or discover:
+        stated = (person, item, time, persons, rows_per_person)
+        if discover or any(one is not None for one in stated):
             raise UsageError(
-                "`person`, `item`, `rows_per_person` and `discover` are for frames of pandas, polars or pyarrow; leave"
-                " them out."
+                "`person`, `item`, `time`, `persons`, `rows_per_person` and `discover` are for frames of pandas, polars"
+                " or pyarrow; leave them out."
             )
         return FrameRecords(as_records(data, domain), None)
     if domain is None and not discover:
         raise UsageError(_NO_DOMAIN)
-    stream = frame_stream(data)
+    stream, attributes = frame_stream(data), None
     options = ReadOptions(
-        domain=domain, person=person, item=item, rows_per_person=rows_per_person, discover=discover
+        domain=domain, person=person, item=item, time=time, rows_per_person=rows_per_person, discover=discover
     )
-    if options.stated_shape != "long":
+    if persons is not None:
+        if not options.reads_events:
+            raise UsageError("`persons` has attributes of persons for a sequence; give a domain with one.")
+        attributes = frame_stream(checked_frame(persons))
+        options = replace(options, persons=attributes.name)
+    if options.stated_shape != "long" and not options.reads_events:
         options = _with_judged_domain(stream, options)
-    records, source = read_stream(stream, _with_shape(stream, options))
+    records, source = read_stream(stream, _with_shape(stream, options), attributes)
     warn_of_persons(stream, source)
     if source.shape == "long" and item in stream.lists:  # samples hold lists as well
-        source = replace(source, layout=Layout("basket", item=item))
+        shape: Shape = "basket" if len(records.domain.fields) == 1 else "wide"
+        source = replace(source, layout=Layout(shape, item=item, time=time))
     return FrameRecords(records, source, _dtypes(data))
 
 
-def _with_judged_domain(stream: Stream, options: ReadOptions) -> ReadOptions:
+def _with_judged_domain(stream: RowStream, options: ReadOptions) -> ReadOptions:
     """The options with a domain, by names and types of the columns if none is stated."""
     item = None if options.item is None else stream.required(options.item, "item")
     if options.domain is not None:
@@ -131,11 +142,11 @@ def _with_judged_domain(stream: Stream, options: ReadOptions) -> ReadOptions:
     return replace(options, domain=replace(domain, origin="judged"), discover=False)
 
 
-def _with_shape(stream: Stream, options: ReadOptions) -> ReadOptions:
+def _with_shape(stream: RowStream, options: ReadOptions) -> ReadOptions:
     """The options with the shape of a frame: long, a table (which may have one column of lists), or 0/1 columns."""
     field = options.item_set
-    if options.stated_shape == "long":
-        return replace(options, shape="long")
+    if options.stated_shape == "long" or options.reads_events:
+        return replace(options, shape=options.stated_shape or "basket")
     if field is None:
         return options
     if field.name in stream.names:
@@ -273,7 +284,7 @@ def arrow_table(frame: Any, names: Sequence[str] | None = None) -> pa.Table:
         raise InputError("a column of the frame has a type that Arrow does not have; convert it first.") from None
 
 
-def frame_stream(data: Any) -> Stream:
+def frame_stream(data: Any) -> RowStream:
     """The rows of a frame, categories decoded; objects of pandas become columns by the readers that are asked for."""
     known = column_names(data)
     for name, count in Counter(known).items():
@@ -293,7 +304,7 @@ def frame_stream(data: Any) -> Stream:
         for start in range(0, table.num_rows, _CHUNK):
             yield Chunk(table.slice(start, _CHUNK), numbered("row", numbers[start:]))
 
-    return Stream("the frame", frame_schema(data), rows, typed=True, noun="frame")
+    return RowStream("the frame", frame_schema(data), rows, typed=True, noun="frame")
 
 
 def _decoded(column: Any) -> Any:

@@ -23,7 +23,7 @@ from dpgm.data.read.keywords import ReadKeywords
 from dpgm.data.read.options import ReadOptions, options_from
 from dpgm.data.read.shapes import read_stream
 from dpgm.data.records import Records
-from dpgm.data.stream import Stream, join_streams
+from dpgm.data.stream import RowStream, join_streams
 from dpgm.errors import PrivacyWarning, UsageError
 
 _DRAFT_ADVICE = (
@@ -58,12 +58,28 @@ def read_source(
     stream = open_files(located(path, options.member), options)
     options = with_schema_domain(stream, options)
     _warn_of_unread_columns(stream, options)
-    records, source = read_stream(stream, options)
+    records, source = read_stream(stream, options, _attributes(options))
     warn_of_persons(stream, source)
     return records, source
 
 
-def warn_of_persons(stream: Stream, source: Source) -> None:
+def _attributes(options: ReadOptions) -> RowStream | None:
+    """The rows of the file with the attributes of persons, if there is one."""
+    if options.persons is None:
+        return None
+    domain = options.public_domain
+    if domain is None or domain.sequence is None or len(domain.fields) == 1:
+        raise UsageError(
+            "`persons` has attributes of persons; list them in a `domain`, beside a field of kind `sequence`."
+        )
+    fields = tuple(field for field in domain.fields if field is not domain.sequence)
+    table = replace(domain, fields=fields, unread=(), constraints=(), label=None, layout=None)
+    own = dict.fromkeys(("item", "time", "persons", "count", "format", "member"))
+    chosen = replace(options, domain=table, shape="wide", **own)  # type: ignore[arg-type]
+    return open_files(located(options.persons), chosen)
+
+
+def warn_of_persons(stream: RowStream, source: Source) -> None:
     """Warn if columns are named like identifiers of persons, and none is stated to be one."""
     if source.like_persons:
         warnings.warn(f"{stream.name}: {person_advice(source.like_persons)}.", PrivacyWarning, stacklevel=3)
@@ -87,18 +103,18 @@ def read_records(
     return records
 
 
-def open_files(files: Sequence[Input], options: ReadOptions, draft: Guess | None = None) -> Stream:
+def open_files(files: Sequence[Input], options: ReadOptions, draft: Guess | None = None) -> RowStream:
     """The rows of one file, or of several with the same columns; for a `draft` those of a table without a domain."""
     return join_streams(_open(file, options, draft) for file in files)
 
 
-def _open(file: Input, options: ReadOptions, draft: Guess | None) -> Stream:
+def _open(file: Input, options: ReadOptions, draft: Guess | None) -> RowStream:
     format = format_of(file, options)
     refuse_options(format, file, options)
     return format.stream(file, options, draft)
 
 
-def with_schema_domain(stream: Stream, options: ReadOptions) -> ReadOptions:
+def with_schema_domain(stream: RowStream, options: ReadOptions) -> ReadOptions:
     """The options; with `discover`, with the domain of a table's schema, where types are stated.
 
     A list column with nothing beside it that can be modelled is an item set, and so are boolean columns alone.
@@ -117,7 +133,7 @@ def with_schema_domain(stream: Stream, options: ReadOptions) -> ReadOptions:
     return replace(options, domain=domain, shape="wide", discover=False)
 
 
-def _warn_of_unread_columns(stream: Stream, options: ReadOptions) -> None:
+def _warn_of_unread_columns(stream: RowStream, options: ReadOptions) -> None:
     """Warn if only a list of items will be read, although neither the options nor a domain say so.
 
     Messages must not depend on rows, and the members of JSON objects are known from rows only: for JSON the warning is

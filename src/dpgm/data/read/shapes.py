@@ -4,8 +4,8 @@ Wide means one column per field, or one 0/1 column per item. Matrices are wide, 
 shape says which columns it needs and encodes chunk by chunk; what becomes of persons is the same for all.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -27,7 +27,7 @@ from dpgm.data.items import (
     refuse_joined,
     split_lists,
 )
-from dpgm.data.kinds.base import CellStyle, Field
+from dpgm.data.kinds.base import CellStyle
 from dpgm.data.kinds.items import SetField
 from dpgm.data.labels import INDEX
 from dpgm.data.layouts import Layout, Shape, Source
@@ -35,11 +35,12 @@ from dpgm.data.open_columns import OpenColumn, SetColumn
 from dpgm.data.open_records import OpenRecords, join_records, records_of
 from dpgm.data.person_columns import named_like_persons
 from dpgm.data.presence import present_cells, present_in
+from dpgm.data.read.event_rows import read_event_rows
 from dpgm.data.read.options import NEEDS_DOMAIN, ReadOptions
 from dpgm.data.read.persons import Persons, limit_rows, rows_of_persons
 from dpgm.data.records import Records
 from dpgm.data.rows import row_pointers, sort_rows
-from dpgm.data.stream import POSITIONS, Chunk, Readers, Stream
+from dpgm.data.stream import POSITION_COLUMN, Chunk, Readers, RowStream, conversion_of
 from dpgm.data.values import LISTS, TEXTS, Conversion, in_column, item_objects, required_floats, unsplit_texts
 from dpgm.data.vocabulary import Vocabulary
 from dpgm.errors import InputError, UsageError
@@ -49,7 +50,7 @@ Encode: TypeAlias = Callable[[Chunk], Sequence[OpenColumn]]
 
 
 @dataclass(frozen=True)
-class Shaped:
+class ShapedRows:
     """How a stream of one shape is read.
 
     Attributes:
@@ -65,23 +66,38 @@ class Shaped:
     layout: Layout | None = None
 
 
-def read_stream(stream: Stream, options: ReadOptions) -> tuple[Records, Source]:
-    """Records in the shape that is stated or implied, and how they were read; open if values are to be discovered."""
+def read_stream(
+    stream: RowStream, options: ReadOptions, attributes: RowStream | None = None
+) -> tuple[Records, Source]:
+    """Records in the shape that is stated or implied, and how they were read; open if values are to be discovered.
+
+    `attributes` are rows of persons, where a sequence has them apart from its events.
+    """
     _refuse_contradictions(options)
     shape = shape_of(stream, options)
     stream.refuse_repeated()
-    shaped = _SHAPES[shape](stream, options)
-    if shape == "long":
-        records, most = _of_persons(stream, shaped, options), 1
+    if attributes is not None and not (shape == "long" and options.reads_events):
+        raise UsageError(
+            f"{stream.name}: `persons` belongs to long files of a sequence; give `person`, `item` and a domain with a"
+            " field of kind `sequence` as well."
+        )
+    layout: Layout | None
+    most, taken = 1, options.public_domain is None and stream.domain_from_rows
+    if shape == "long" and options.reads_events:
+        records, layout = read_event_rows(stream, options, attributes)
     else:
-        records, most = _of_rows(stream, shaped, options)
+        shaped = (_wide if options.reads_events else _SHAPES[shape])(stream, options)
+        layout = shaped.layout
+        if shape == "long":
+            records = _of_persons(stream, shaped, options)
+        else:
+            records, most = _of_rows(stream, shaped, options)
     unit: Literal["person", "row"] = "row" if options.person is None else "person"
-    taken = options.public_domain is None and (stream.domain_from_rows or shaped.domain.is_open)
-    assumed = taken and options.assume_public_items
-    if assumed and records.domain.is_open:
-        records = _with_all_items(records, stream.name)
+    assumed = options.assume_public_items and (taken or (options.public_domain is None and records.domain.is_open))
+    if assumed and isinstance(records, OpenRecords):
+        records = records.with_all_labels(stream.name)
     like_persons = _like_persons(stream, shape, options) if unit == "row" else ()
-    return records, Source(unit, assumed, shape, shaped.layout, most, like_persons)
+    return records, Source(unit, assumed, shape, layout, most, like_persons)
 
 
 def _refuse_contradictions(options: ReadOptions) -> None:
@@ -94,7 +110,7 @@ def _refuse_contradictions(options: ReadOptions) -> None:
         raise UsageError("items are discovered or assumed public, not both; leave out one of the two options.")
 
 
-def _of_rows(stream: Stream, shaped: Shaped, options: ReadOptions) -> tuple[Records, int]:
+def _of_rows(stream: RowStream, shaped: ShapedRows, options: ReadOptions) -> tuple[Records, int]:
     """One record per row, and how many rows of a person there may be."""
     person, limit = options.person, options.memory_limit
     persons = None if person is None else Persons(limit)
@@ -119,7 +135,7 @@ def _of_rows(stream: Stream, shaped: Shaped, options: ReadOptions) -> tuple[Reco
     return records, options.rows_per_person or 1
 
 
-def _of_persons(stream: Stream, shaped: Shaped, options: ReadOptions) -> Records:
+def _of_persons(stream: RowStream, shaped: ShapedRows, options: ReadOptions) -> Records:
     """One record of all rows of a person, in the order in which persons first appear."""
     person, count = stream.required(options.person, "person"), options.count
     persons, items = Persons(options.memory_limit), None
@@ -146,18 +162,7 @@ def _of_persons(stream: Stream, shaped: Shaped, options: ReadOptions) -> Records
     return OpenRecords.of(domain, len(indptr) - 1, (SetColumn(indptr, codes, vocabulary),), options.memory_limit)
 
 
-def _with_all_items(records: Records, name: str) -> Records:
-    """Records of a set of all items that occur, which were declared public."""
-    assert isinstance(records, OpenRecords)
-    (field,), (column,) = records.domain.fields, records.columns
-    labels = [] if column.vocabulary is None else natural_labels(column.vocabulary.labels)
-    if not labels:
-        raise InputError(f"{name}: no item occurs; give the `domain` with the public list of items.")
-    closed = field.with_labels(tuple(sorted(labels)), other=False)  # type: ignore[type-var]
-    return records.closed(Domain((closed,)), {})
-
-
-def _like_persons(stream: Stream, shape: Shape, options: ReadOptions) -> tuple[str, ...]:
+def _like_persons(stream: RowStream, shape: Shape, options: ReadOptions) -> tuple[str, ...]:
     """Columns that are named like identifiers of persons; columns of items are none."""
     are_items = stream.lines or stream.domain is not None or (shape == "wide" and options.table_domain is None)
     if are_items or not stream.certain:
@@ -166,7 +171,7 @@ def _like_persons(stream: Stream, shape: Shape, options: ReadOptions) -> tuple[s
     return named_like_persons(names, options.public_domain)
 
 
-def shape_of(stream: Stream, options: ReadOptions) -> Shape:
+def shape_of(stream: RowStream, options: ReadOptions) -> Shape:
     """The shape, from the options, the domain and the schema; rows are not examined."""
     if stream.lines:
         return "basket"
@@ -200,7 +205,7 @@ def shape_of(stream: Stream, options: ReadOptions) -> Shape:
 # -- sets of items ---------------------------------------------------------------------------------------------------
 
 
-def _basket(stream: Stream, options: ReadOptions) -> Shaped:
+def _basket(stream: RowStream, options: ReadOptions) -> ShapedRows:
     """One record per row, its items as a list."""
     name = _column_of_lists(stream, options)
     field, items = _item_set(stream, options, name)
@@ -215,10 +220,12 @@ def _basket(stream: Stream, options: ReadOptions) -> Shaped:
         return [read(cells, where)]
 
     layout = Layout("basket", item=None if stream.lines else options.item or field.name)
-    return Shaped(options.public_domain or Domain((field,)), {name: _conversion(field, stream)}, encode, layout)
+    return ShapedRows(
+        options.public_domain or Domain((field,)), {name: conversion_of(field, stream)}, encode, layout
+    )
 
 
-def _column_of_lists(stream: Stream, options: ReadOptions) -> str:
+def _column_of_lists(stream: RowStream, options: ReadOptions) -> str:
     name, field = options.item, options.item_set
     if name is None and field is not None and field.name in stream.names:
         name = field.name
@@ -230,7 +237,7 @@ def _column_of_lists(stream: Stream, options: ReadOptions) -> str:
     return stream.required(name, "item")
 
 
-def _long(stream: Stream, options: ReadOptions) -> Shaped:
+def _long(stream: RowStream, options: ReadOptions) -> ShapedRows:
     """One row per person and item, or list of items; a null or empty item adds the person alone."""
     stream.required(options.person, "person")
     name = stream.required(options.item, "item")
@@ -248,7 +255,7 @@ def _long(stream: Stream, options: ReadOptions) -> Shaped:
 
     has_names = options.header is not False  # else columns are referred to by their numbers
     layout = Layout("long", options.person, options.item) if has_names else Layout("long")
-    return Shaped(options.public_domain or Domain((field,)), columns, encode, layout)
+    return ShapedRows(options.public_domain or Domain((field,)), columns, encode, layout)
 
 
 def _single(cells: pa.Array) -> pa.Array:
@@ -260,7 +267,7 @@ def _single(cells: pa.Array) -> pa.Array:
     return pa.LargeListArray.from_arrays(row_pointers(present), values)
 
 
-def _item_set(stream: Stream, options: ReadOptions, column: str) -> tuple[SetField, Items]:
+def _item_set(stream: RowStream, options: ReadOptions, column: str) -> tuple[SetField, Items]:
     """The item set of the domain, or one whose items are to be found; and its items, listed or as they occur."""
     domain = options.public_domain
     if domain is None:
@@ -279,19 +286,35 @@ def _item_set(stream: Stream, options: ReadOptions, column: str) -> tuple[SetFie
 # -- wide ------------------------------------------------------------------------------------------------------------
 
 
-def _wide(stream: Stream, options: ReadOptions) -> Shaped:
+def _wide(stream: RowStream, options: ReadOptions) -> ShapedRows:
     """A matrix of positions, a table of one column per field, or one of a 0/1 column per item."""
-    if stream.names == (POSITIONS,):
+    if stream.names == (POSITION_COLUMN,):
         return _matrix(stream, options)
+    if options.reads_events:
+        return _with_sequence(stream, options)
     domain, field = options.table_domain or stream.domain, options.item_set
     if field is not None and field.name == options.item:  # the only field has a column
         domain = options.public_domain
     return _binary(stream, options) if domain is None else _table(stream, domain, options)
 
 
-def _table(stream: Stream, domain: Domain, options: ReadOptions) -> Shaped:
-    """One column per field."""
-    absent = [field.name for field in domain.fields if field.name not in stream.names]
+def _with_sequence(stream: RowStream, options: ReadOptions) -> ShapedRows:
+    """A table of which one column has the lists of events, perhaps under another name, and one their times."""
+    domain = options.public_domain
+    if domain is None or domain.sequence is None:
+        raise UsageError(f"{stream.name}: lists of events need a `domain` with a field of kind `sequence`.")
+    item = stream.names[0] if stream.lines else stream.required(options.item or domain.sequence.name, "item")
+    shape: Shape = "basket" if options.table_domain is None else "wide"
+    shaped = _table(stream, domain, options, {domain.sequence.name: item})
+    return replace(shaped, layout=Layout(shape, item=None if stream.lines else item, time=options.time))
+
+
+def _table(
+    stream: RowStream, domain: Domain, options: ReadOptions, called: Mapping[str, str] | None = None
+) -> ShapedRows:
+    """One column per field; `called` has the names of columns that are not called as their field."""
+    column_of = {field.name: (called or {}).get(field.name, field.name) for field in domain.fields}
+    absent = [name for name, column in column_of.items() if column not in stream.names]
     if absent:
         is_header = stream.certain or 2 * len(absent) <= len(domain.fields)  # no record holds half of the names
         meant = near(absent[0], stream.names) if is_header else ""
@@ -305,21 +328,25 @@ def _table(stream: Stream, domain: Domain, options: ReadOptions) -> Shaped:
         options.missing,
         options.strip_suffix,
         options.item_separator,
+        options.time,
         threshold=options.threshold,
         numbers=options.number_style,
     )
-    columns = {field.name: _conversion(field, stream) for field in domain.fields}
-    return Shaped(domain, columns, lambda chunk: encoder.columns(chunk.table, chunk.place))
+    columns = {column_of[field.name]: conversion_of(field, stream) for field in domain.fields}
+    if options.time is not None:
+        columns[stream.required(options.time, "time")] = Conversion(item_objects) if stream.typed else LISTS
+    names = {column: name for name, column in column_of.items()}
+
+    def encode(chunk: Chunk) -> Sequence[OpenColumn]:
+        table = chunk.table
+        if called:
+            table = table.select(list(columns)).rename_columns([names.get(one, one) for one in columns])
+        return encoder.columns(table, chunk.place)
+
+    return ShapedRows(domain, columns, encode)
 
 
-def _conversion(field: Field, stream: Stream) -> Conversion:
-    """How objects of a column are read: those of a frame may be anything, those of a text file are texts or lists."""
-    if stream.typed:
-        return Conversion(field.from_objects, field.holds_lists)
-    return LISTS if field.holds_lists else TEXTS
-
-
-def _binary(stream: Stream, options: ReadOptions) -> Shaped:
+def _binary(stream: RowStream, options: ReadOptions) -> ShapedRows:
     """One 0/1 column per item."""
     listed = options.item_set is not None and INDEX in options.item_set.items
     left_out = {options.person} | (set() if listed else {INDEX})
@@ -342,7 +369,7 @@ def _binary(stream: Stream, options: ReadOptions) -> Shaped:
         indptr = row_pointers(np.bincount(row, minlength=chunk.table.num_rows))
         return [SetColumn(*sort_rows(indptr, at[np.argsort(row, kind="stable")], domain.width))]
 
-    return Shaped(domain, dict.fromkeys(names, TEXTS), encode, Layout("wide"))
+    return ShapedRows(domain, dict.fromkeys(names, TEXTS), encode, Layout("wide"))
 
 
 def _positions_of(names: list[str], field: SetField, file: str) -> list[int]:
@@ -361,13 +388,13 @@ def _positions_of(names: list[str], field: SetField, file: str) -> list[int]:
     return positions
 
 
-def _matrix(stream: Stream, options: ReadOptions) -> Shaped:
+def _matrix(stream: RowStream, options: ReadOptions) -> ShapedRows:
     """Positions of a domain as a tensor or a list per row; each table column must have one of its own."""
     domain = stream.domain
     assert domain is not None
 
     def encode(chunk: Chunk) -> Sequence[OpenColumn]:
-        column = flat_column(chunk.table, POSITIONS)
+        column = flat_column(chunk.table, POSITION_COLUMN)
         if is_list(column.type):
             indptr = row_pointers(list_lengths(column))
             positions = column.flatten().to_numpy(zero_copy_only=False)
@@ -377,7 +404,7 @@ def _matrix(stream: Stream, options: ReadOptions) -> Shaped:
         indptr, positions = sort_rows(indptr, positions, domain.width)
         return _split(indptr, positions, domain, chunk)
 
-    return Shaped(domain, {POSITIONS: TEXTS}, encode)
+    return ShapedRows(domain, {POSITION_COLUMN: TEXTS}, encode)
 
 
 def _split(indptr: Any, positions: Any, domain: Domain, chunk: Chunk) -> Sequence[OpenColumn]:
@@ -396,4 +423,8 @@ def _split(indptr: Any, positions: Any, domain: Domain, chunk: Chunk) -> Sequenc
     return columns
 
 
-_SHAPES: dict[Shape, Callable[[Stream, ReadOptions], Shaped]] = {"basket": _basket, "long": _long, "wide": _wide}
+_SHAPES: dict[Shape, Callable[[RowStream, ReadOptions], ShapedRows]] = {
+    "basket": _basket,
+    "long": _long,
+    "wide": _wide,
+}
