@@ -24,7 +24,6 @@ import time
 import warnings
 import zipfile
 from dataclasses import dataclass, replace
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +38,7 @@ from dpgm.data.open_columns import NumberColumn
 from dpgm.data.open_records import OpenRecords
 from dpgm.data.records import Records
 from dpgm.errors import PrivacyWarning
+from dpgm.evaluation.k_marginals import k_marginal_score
 from dpgm.evaluation.marginals import field_codes
 from dpgm.mechanisms.randomness import SeededRandomness
 
@@ -110,23 +110,7 @@ def codes(records: Records) -> Codes:
 
 def distances(real: Records, synthetic: Records) -> tuple[float, float, float]:
     """Mean total variation over all columns, all pairs and all triples of them."""
-    widths = [field.width + 1 for field in real.domain.fields]
-    ours, theirs = codes(real), codes(synthetic)
-
-    def distance(columns: tuple[int, ...]) -> float:
-        cells = int(np.prod([widths[at] for at in columns]))
-        shares = []
-        for held in (ours, theirs):
-            joint = np.zeros(len(held[0]), dtype=np.int64)
-            for at in columns:
-                joint = joint * widths[at] + held[at]
-            shares.append(np.bincount(joint, minlength=cells) / len(joint))
-        return float(np.abs(shares[0] - shares[1]).sum() / 2)
-
-    one, two, three = (
-        float(np.mean([distance(columns) for columns in combinations(range(len(widths)), order)]))
-        for order in (1, 2, 3)
-    )
+    one, two, three = (1 - k_marginal_score(real, synthetic, order, most=None) / 1000 for order in (1, 2, 3))
     return one, two, three
 
 
