@@ -13,10 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpgm.arrays import Ints
 from dpgm.data.records import Records
 from dpgm.data.rows import pieces_of, row_pointers
+from dpgm.kernels.sparse import SparseMatrix
 from dpgm.mechanisms.query import Query, View
-from dpgm.statistics.statistic import FULL_WEIGHT, GRID, MARGIN, STEPS, Floats, Ints, Words
+from dpgm.statistics.statistic import FULL_WEIGHT, GRID, MARGIN, STEPS, Descriptions
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +94,7 @@ class VectorMap(Protocol):
 class ClippedVectors:
     """Sums of the vectors of a map, each scaled down to a norm of at most `limit` steps."""
 
-    words: ClassVar[Words] = {}  # the maps have sentences
+    words: ClassVar[Descriptions] = {}  # the maps have sentences
 
     map: VectorMap
     limit: int  # in steps of 1 / STEPS
@@ -133,23 +135,20 @@ class VectorFeatures:
 
     def __init__(self, statistic: ClippedVectors, pool: Records) -> None:
         width, found = statistic.map.width, statistic.map.vectors(pool)
-        values = found.steps * found.weights(statistic.limit)[found.rows] * (GRID / STEPS)
-        self._by_record = sparse(found.indptr, found.cells, values, width)
+        values = np.multiply(found.steps * found.weights(statistic.limit)[found.rows], GRID / STEPS)
+        self._by_record = SparseMatrix(found.indptr, found.cells, values, width)
         order = np.argsort(found.cells, kind="stable")
         pointers = row_pointers(np.bincount(found.cells, minlength=width))
-        self._by_cell = sparse(pointers, found.rows[order], values[order], len(found))
+        self._by_cell = SparseMatrix(pointers, found.rows[order], values[order], len(found))
 
     def energies(self, theta: Tensor) -> Tensor:
         """(n,): the parameters times what every record adds."""
         return self._by_record @ theta
 
     def sums(self, weights: Tensor) -> Tensor:
-        """The sums over the records with the given weights."""
+        """(cells,): the sums over the records with the given weights."""
         return self._by_cell @ weights
 
-
-def sparse(indptr: Ints, columns: Ints, values: Floats, width: int, dtype: torch.dtype = torch.float64) -> Tensor:
-    """A sparse matrix with rows from `indptr`, to be multiplied by dense tensors."""
-    pointers, at = (torch.from_numpy(part.astype(np.int32)) for part in (indptr, columns))
-    shape = (len(indptr) - 1, width)
-    return torch.sparse_csr_tensor(pointers, at, torch.from_numpy(values).to(dtype), size=shape, check_invariants=False)
+    def squares(self, weights: Tensor) -> Tensor:
+        """(cells,): the sums of squares over the records with the given weights."""
+        return self._by_cell.squared() @ weights

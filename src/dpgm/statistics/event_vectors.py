@@ -3,26 +3,31 @@
 A step is a pair of consecutive events; a start comes before the first event and an end after the last one.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
+from dpgm.arrays import Ints
 from dpgm.data.events import Events
 from dpgm.data.records import Records
 from dpgm.data.rows import row_pointers
 from dpgm.mechanisms.query import Measures
 from dpgm.statistics.clipped_vectors import Vectors
-from dpgm.statistics.statistic import STEPS, Ints, Words
+from dpgm.statistics.statistic import STEPS, Descriptions
 
-LENGTHS, STEP_COUNTS, STEPS_BY_LENGTH, ITEM_PAIRS = "sequence lengths", "steps", "steps by length", "items and pairs"
+SEQUENCE_LENGTHS, STEP_COUNTS, STEPS_BY_LENGTH, ITEM_PAIRS = (
+    "sequence lengths",
+    "steps",
+    "steps by length",
+    "items and pairs",
+)
 NGRAMS = {order: f"{order} in a row" for order in (2, 3, 4, 5)}
 _SINGLE = 20  # lengths up to here have a bin each; longer ones share bins, whose ranges grow by a quarter
 
 
-def events_of(records: Records) -> Events:
+def person_events(records: Records) -> Events:
     """The events of records of a domain with a sequence."""
     assert records.events is not None
     return records.events
@@ -34,7 +39,7 @@ def length_bins(longest: int) -> Ints:
     >>> length_bins(30).tolist()[19:]
     [19, 20, 21, 21, 21, 21, 21, 22, 22, 22, 22, 22]
     """
-    starts = [*range(min(longest, _SINGLE) + 1)]
+    starts = [*range(min(longest, _SINGLE + 1) + 1)]
     while starts[-1] < longest:
         starts.append(starts[-1] + max(1, starts[-1] // 4))
     starts = [start for start in starts if start <= longest]
@@ -46,13 +51,13 @@ def _one_each(cells: Ints) -> Vectors:
 
 
 @dataclass(frozen=True)
-class Lengths:
+class SequenceLengths:
     """The bin of the number of events."""
 
-    words: ClassVar[Words] = {LENGTHS: Measures("measure", "people by number of events", "1")}
+    words: ClassVar[Descriptions] = {SEQUENCE_LENGTHS: Measures("measure", "people by number of events", "1")}
 
     longest: int
-    name: str = LENGTHS
+    name: str = SEQUENCE_LENGTHS
 
     @cached_property
     def bins(self) -> Ints:
@@ -66,7 +71,7 @@ class Lengths:
 
     def vectors(self, records: Records) -> Vectors:
         """1 in the bin of every person."""
-        return _one_each(self.bins[events_of(records).lengths])
+        return _one_each(self.bins[person_events(records).lengths])
 
 
 def steps_of(events: Events, items: int) -> tuple[Ints, Ints]:
@@ -85,7 +90,7 @@ def steps_of(events: Events, items: int) -> tuple[Ints, Ints]:
 class StepCounts:
     """log2(1 + how often) for every step; with `classes`, a class for every length, plain counts for each class."""
 
-    words: ClassVar[Words] = {
+    words: ClassVar[Descriptions] = {
         STEP_COUNTS: Measures("measure", "log2(1 + how often) each item comes after each", "the bound on a norm"),
         STEPS_BY_LENGTH: Measures(
             "measure", "how often each item comes after each, by class of length", "the bound on a norm"
@@ -107,7 +112,7 @@ class StepCounts:
 
     def vectors(self, records: Records) -> Vectors:
         """Counts or logarithms of counts."""
-        events = events_of(records)
+        events = person_events(records)
         people, cells = steps_of(events, self.items)
         if self.classes is None:
             return Vectors.counted(people, cells, len(events), self.width).logarithms()
@@ -119,7 +124,7 @@ class StepCounts:
 class ItemPairs:
     """1 for every item that a person has, and for every pair of different items."""
 
-    words: ClassVar[Words] = {
+    words: ClassVar[Descriptions] = {
         ITEM_PAIRS: Measures("measure", "people with each item, and with each pair of items", "the bound on a norm")
     }
 
@@ -133,7 +138,7 @@ class ItemPairs:
 
     def vectors(self, records: Records) -> Vectors:
         """Items and pairs of items."""
-        events = events_of(records)
+        events = person_events(records)
         indptr, items = events.sets(self.items)
         people, first, second = _pairs_within(indptr, items.astype(np.int64))
         return Vectors.counted(people, second * (second + 1) // 2 + first, len(events), self.width)
@@ -165,7 +170,7 @@ def ngrams_of(events: Events, order: int, items: int) -> tuple[Ints, Ints]:
 class Ngrams:
     """1 for every chosen run of consecutive items that a person has."""
 
-    words: ClassVar[Words] = {
+    words: ClassVar[Descriptions] = {
         name: Measures("measure", f"people with each of the commonest runs of {order} items", "the bound on a norm")
         for order, name in NGRAMS.items()
     }
@@ -186,7 +191,7 @@ class Ngrams:
 
     def vectors(self, records: Records) -> Vectors:
         """The chosen runs of every person."""
-        events = events_of(records)
+        events = person_events(records)
         people, codes = ngrams_of(events, self.order, self.items)
         cells = np.minimum(np.searchsorted(self.chosen, codes), len(self.chosen) - 1)
         known = self.chosen[cells] == codes
