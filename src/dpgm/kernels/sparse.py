@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dpgm.arrays import AnyArray, Ints
 
-HAS_MKL = torch.backends.mkl.is_available()
+HAS_MKL: bool = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
 
 
 class SparseMatrix:
