@@ -75,8 +75,7 @@ def some_records(domain: Domain, count: int, dense: float = 0.0) -> Records:
 
 def _fit(config: Config, records: Records, **fewer: Any) -> Synthesizer:
     """A fit of a plan with `fewer` steps (or smaller networks) than planned by default."""
-    tables = config.model == "auto" and records.domain.is_table and records.domain != IMAGES
-    if tables:
+    if config.model == "auto" and records.domain.table_columns and records.domain != IMAGES:
         fewer["rules"] = SHORT_TREES
     elif config.model in SHORT or (config.model == "auto" and records.domain != IMAGES):
         fewer[SHORT.get(config.model, "rules")] = SHORT_RULES
@@ -100,11 +99,12 @@ CASES: Mapping[str, Callable[[], Synthesizer]] = {
     "sets": lambda: _fit(Config(1.0), some_records(MANY, 600)),
     "sets, triples": lambda: _fit(Config(10.0), some_records(MIDDLING, 4000)),
     "sets, dense": lambda: _fit(Config(4.0), some_records(MIDDLING, 600, dense=0.8)),
-    "table": lambda: _fit(Config(1.0), some_records(TABLE, 600)),
-    "table, quadruples": lambda: _fit(Config(10.0), some_records(TABLE, 6000)),
+    "table": lambda: _fit(Config(1.0, model="products"), some_records(TABLE, 600)),
+    "table, quadruples": lambda: _fit(Config(10.0, model="products"), some_records(TABLE, 6000)),
     "table, wide": lambda: _fit(Config(2.0, model="products"), some_records(WIDE_TABLE, 600)),
     "trees": lambda: _fit(Config(2.0), some_records(TREE_TABLE, 900)),
     "trees, ranks alone": lambda: _fit(Config(0.5), some_records(WIDE_TABLE, 90)),
+    "trees, a list": lambda: _fit(Config(2.0), some_records(TABLE, 900)),
     "image": _image,
     "vae": lambda: _networks("vae", "default", 2, steps=30, hidden=(12,), latent=3, features=16),
     "vae, paper": lambda: _networks("vae", "paper", 2, hidden=(12,), features=16),

@@ -200,6 +200,8 @@ FITS: dict[str, WholeFit] = {
     "products, 2 rows per person": WholeFit("products", NARROW, 20.0, rows_per_person=2),
     "trees": WholeFit("trees", COLUMNS, 20.0, records=200),
     "trees, ranks alone": WholeFit("trees", COLUMNS, 0.5, records=30),
+    "trees, a list beside columns": WholeFit("trees", TABLE, 20.0, records=200),
+    "trees, discovered, 3 rows per person": WholeFit("trees", OPEN_MIXED, 60.0, rows_per_person=3, records=200),
     "trees, discovered table, 2 rows per person": WholeFit(
         "trees", OPEN_TABLE, 60.0, rows_per_person=2, records=200
     ),

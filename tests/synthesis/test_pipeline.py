@@ -13,6 +13,7 @@ CASES = [
     pytest.param("products", SETS, {}, id="products-sets"),
     pytest.param("products", TABLE, {}, id="products-table"),
     pytest.param("trees", COLUMNS, {}, id="trees"),
+    pytest.param("trees", TABLE, {}, id="trees-list"),
     pytest.param("vae", SETS, {"clusters": 3, "sampling_rate": 0.3}, id="vae-sets"),
     pytest.param("vae", TABLE, {"clusters": 2, "sampling_rate": 0.3}, id="vae-table"),
     pytest.param("vae", IMAGES, BY_LABEL, id="vae-images"),

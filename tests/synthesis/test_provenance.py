@@ -23,7 +23,9 @@ PUBLIC = "public input"
 COUNTS = {"record lengths", "item counts", "scaled item counts", "popular lengths", "pair counts"}
 LARGER = {"triple counts", "quadruple counts"}
 BLOCKS = {"column counts", "coarse pairs", "full pairs", "rank pairs"}
+BLOCKS |= {"list items", "items by groups", "items by values", "items together"}
 OF_BLOCKS = ("parameters", "sums", "noise", "groups", "widths", "features", "pairs", "emphasis", "limit")
+OF_BLOCKS += ("items", "columns")
 TENSORS = {
     "products": {"weights": COUNTS | LARGER, "probabilities": COUNTS | LARGER},
     "trees": dict.fromkeys(
@@ -80,6 +82,7 @@ CASES = [
     pytest.param("products", SETS, {}, id="products"),
     pytest.param("products", TABLE, {}, id="products-table"),
     pytest.param("trees", COLUMNS, {}, id="trees"),
+    pytest.param("trees", TABLE, {}, id="trees-list"),
     pytest.param("vae", SETS, {"clusters": 2, "sampling_rate": 0.3}, id="vae"),
     pytest.param("vae", TABLE, {"clusters": 2, "sampling_rate": 0.3}, id="vae-table"),
     pytest.param("vae", IMAGES, BY_LABEL, id="vae-images"),

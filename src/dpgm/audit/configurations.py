@@ -115,6 +115,13 @@ def _products() -> tuple[Configuration, ...]:
             effort=1.5,
         ),
         _configuration(
+            "lists",
+            "trees, a list of items beside two columns",
+            _beside(),
+            Settings("trees", family=TreeSettings(SHORT_TREES)),
+            effort=1.5,
+        ),
+        _configuration(
             "mwem", "multiplicative weights, three rounds", alike, Settings("mwem", family=MwemSettings(3))
         ),
     )
@@ -209,6 +216,15 @@ def _numbers() -> _Data:
     )
     others = [[row % 2, 4 + row // 2 % 2, 8 + row // 4 % 2] for row in range(RECORDS_PER_FIT)]
     return _Data(Records.from_lists(others, domain), Records.from_lists([[3, 7, 11]], domain))
+
+
+def _beside() -> _Data:
+    """Rows with two common items and low values; the canary holds two other items and the highest values."""
+    domain = Domain(
+        (Categorical("a", tuple("pqrs")), ItemSet("items", tuple(range(6))), Categorical("b", tuple("pqrs")))
+    )
+    others = [[row % 2, 4 + row % 3, 7, 10 + row // 2 % 2] for row in range(RECORDS_PER_FIT)]
+    return _Data(Records.from_lists(others, domain), Records.from_lists([[3, 8, 9, 13]], domain))
 
 
 def _open_table() -> _Data:

@@ -21,7 +21,7 @@ from dpgm.tilting.tilt import Released, tilt
 from dpgm.trees.dependence import Pair, mean_weights, pair_values, rooted
 from dpgm.trees.forest import Forest
 from dpgm.trees.measurement import Measurements
-from dpgm.trees.rules import BaseRules, TreeRules
+from dpgm.trees.rules import TreeRules
 
 
 def fit_base(
@@ -35,11 +35,21 @@ def fit_base(
     codes = expected_rows(measured.shares, rows, rng)
     forest = _tree(measured, codes, rules)
     if not measured.pairs:
-        return forest
+        return _with_items(measured, forest)
     # Mean weights of independent columns are too large where columns depend on each other: once more with the tree's.
     forest = _tree(measured, measured.coding.codes(forest.draw(rows, rng)), rules)
     means = _means(measured, measured.coding.codes(forest.draw(rows, rng)), rules)
-    return _Descent(measured, forest, means, rules, rng).run(progress)
+    forest = _Descent(measured, forest, means, rules, rng).run(progress)
+    return _with_items(measured, forest)
+
+
+def _with_items(measured: Measurements, forest: Forest) -> Forest:
+    """The forest with items below the column that says most of them, with the same chances in all components."""
+    if measured.lists is None:
+        return forest
+    leaves = measured.lists.leaves(measured.coding)
+    alike = [replace(one, chances=np.repeat(one.chances, forest.components, axis=0)) for one in leaves]
+    return replace(forest, leaves=tuple(alike))
 
 
 def _means(measured: Measurements, codes: Ints, rules: TreeRules) -> list[list[Floats]]:
@@ -64,7 +74,8 @@ def _tree(measured: Measurements, codes: Ints, rules: TreeRules) -> Forest:
         joint = joint if parent < column else joint.T
         joint = joint + rules.base.floor * np.outer(joint.sum(1), joint.sum(0))
         tables.append((joint / joint.sum(axis=1, keepdims=True))[None])
-    return Forest(measured.coding.domain, np.ones(1), parents, tuple(tables))
+    forest = Forest(measured.coding.domain, np.ones(1), parents, tuple(tables))
+    return _with_items(measured, forest)
 
 
 def _joint(measured: Measurements, pair: Pair, means: Sequence[Sequence[Floats]], rules: TreeRules) -> Floats:
@@ -83,7 +94,7 @@ def _joint(measured: Measurements, pair: Pair, means: Sequence[Sequence[Floats]]
                 weights * (statistic.emphasis[at] / FOURTHS),
             )
             values = torch.from_numpy(pair_values(one)[at].ravel())
-            released.append(Released(features, values, one.std, rules.ridge_of(statistic.name)))
+            released.append(Released(features, values, one.std, rules.ridge_of(statistic.name, alone=False)))
     shares = [measured.shares[column] for column in pair]
     counts = torch.from_numpy(measured.records * np.concatenate(shares))
     sizes = len(shares[0]), len(shares[1])
@@ -150,7 +161,8 @@ class _Descent:
         rules: TreeRules,
         rng: np.random.Generator,
     ) -> None:
-        self._forest, self._rules, self._records = forest, rules.base, measured.records
+        self._forest, self._records = forest, measured.records
+        self._rules = rules.base if any(one >= 0 for one in forest.parents) else rules.base.alone
         self._order = forest.order
         place = {column: at for at, column in enumerate(self._order)}
         self._parents = [place.get(forest.parents[column], -1) for column in self._order]
@@ -158,7 +170,7 @@ class _Descent:
         shares = [measured.shares[column] for column in self._order]
         self._shares = [torch.from_numpy(one).float() for one in shares]
         self._column_scale = measured.records / measured.columns.std
-        components = _components(forest, rules.base)
+        components = self._rules.components
         self._logits = []
         for column in self._order:
             start = np.log(np.maximum(forest.tables[column], rules.base.floor**2))
@@ -242,10 +254,6 @@ class _Descent:
             mean = joint.sum(0) / joint.sum((0, 2))[:, None].clamp(min=1e-9)
             total = total + (joint * (table.clamp(min=1e-9).log() - mean.clamp(min=1e-9).log())).sum()
         return total
-
-
-def _components(forest: Forest, rules: BaseRules) -> int:
-    return rules.components if any(parent >= 0 for parent in forest.parents) else rules.components_alone
 
 
 class _Term:

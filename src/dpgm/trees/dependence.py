@@ -9,6 +9,7 @@ from dpgm.statistics.pair_blocks import FOURTHS, PairBlocks
 from dpgm.statistics.statistic import Measured
 
 Pair = tuple[int, int]
+_LEAST_VARIANCE = 1e-6  # of relative deviations, which it divides
 
 
 def pair_values(measured: Measured[PairBlocks]) -> list[Floats]:
@@ -33,27 +34,31 @@ def mean_weights(blocks: PairBlocks, codes: Ints, prior: float) -> list[Floats]:
     return [blocks.layout.table(means, pair)[:-1, :-1] for pair in range(len(blocks.pairs))]
 
 
+def information(deviations: Floats, noise: Floats | float, expected: Floats, rounds: int) -> float:
+    """An estimate of the mutual information in nats, from noisy deviations of the shares of cells from independence.
+
+    The relative deviations of cells are taken as draws of one variance, which is estimated with weights by how far
+    cells stand out of their noise; what the noise, of the given variance, adds is subtracted.
+    """
+    surplus, variance = (deviations**2 - noise) / expected, 1.0
+    for _ in range(rounds):
+        trust = (variance * expected / (variance * expected + noise)) ** 2
+        variance = max(float((trust * surplus).sum() / trust.sum()), _LEAST_VARIANCE)
+    kept = variance * expected / (variance * expected + noise)
+    return max(0.0, 0.5 * float((kept * surplus).sum()))
+
+
 def strengths(
     measured: Measured[PairBlocks], means: Sequence[Floats], shares: Sequence[Floats], records: int, rounds: int
 ) -> Floats:
-    """An estimate of the mutual information of every pair, in nats.
-
-    The relative deviations of a pair's cells from independence are taken as draws of one variance, which is estimated
-    with weights by how far cells stand out of their noise; what the noise adds is subtracted.
-    """
+    """The mutual information of every pair, in nats (see `information`)."""
     statistic, found = measured.statistic, []
     for pair, ((i, j), values) in enumerate(zip(statistic.pairs.tolist(), pair_values(measured), strict=True)):
         first, second = (np.bincount(statistic.features[at].groups[:-1], shares[at]) for at in (i, j))
-        expected = np.outer(first, second)
+        expected: Floats = np.outer(first, second).astype(np.float64)
         scale = records * statistic.emphasis[pair] / FOURTHS * means[pair]
-        surplus = (values**2 - measured.std**2) / scale**2
         noise = (measured.std / scale) ** 2
-        variance = 1.0
-        for _ in range(rounds):
-            trust = (variance * expected / (variance * expected + noise)) ** 2
-            variance = max(float((trust * surplus / expected).sum() / trust.sum()), 1e-6)
-        kept = variance * expected / (variance * expected + noise)
-        found.append(max(0.0, 0.5 * float((kept * surplus / expected).sum())))
+        found.append(information(values / scale, noise, expected, rounds))
     return np.array(found)
 
 
@@ -62,7 +67,7 @@ def spanning_pairs(pairs: Sequence[Pair], strength: Floats, columns: int) -> lis
     tree, found = list(range(columns)), []
     for at in np.argsort(-strength, kind="stable").tolist():
         first, second = pairs[at]
-        if tree[first] != tree[second] and strength[at] > 0:
+        if strength[at] > 0 and tree[first] != tree[second]:
             tree = [tree[second] if one == tree[first] else one for one in tree]
             found.append((first, second))
     return found

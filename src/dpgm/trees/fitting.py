@@ -5,15 +5,15 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from dpgm.statistics.column_counts import ColumnCounts
-from dpgm.statistics.pair_blocks import PairBlocks
+from dpgm.statistics.statistic import Measured
 from dpgm.tilting.tilt import Released, tilt
 from dpgm.trees.base import fit_base
 from dpgm.trees.measurement import Measurements
 from dpgm.trees.model import Trees
+from dpgm.trees.planning import pool_rows
 from dpgm.trees.rules import TreeRules
 from dpgm.trees.state import rounded
-from dpgm.trees.tilted import TiltedSums, features_of
+from dpgm.trees.tilted import Pool, Statistic, TiltedSums
 
 
 def fit_trees(
@@ -30,27 +30,30 @@ def fit_trees(
         return lambda done: progress(start + 0.5 * done) if progress is not None else None
 
     forest = rounded(fit_base(measured, rules, rng, part(0.0)))
-    records, pool = measured.records, rules.pool
-    rows = int(np.clip(round(pool.per_record * records), pool.least, pool.most))
-    codes = measured.coding.codes(forest.draw(rows, rng))
-    statistics: list[ColumnCounts | PairBlocks] = [measured.columns.statistic]
-    released = [
-        Released(
-            features_of(statistics[0], codes),
-            torch.from_numpy(records * np.concatenate(measured.shares)),
-            measured.columns.std,
-            pool.column_ridge,
-        )
-    ]
-    for one in measured.pairs:
-        statistics.append(one.statistic)
-        ridge = rules.ridge_of(one.statistic.name)
-        released.append(Released(features_of(one.statistic, codes), one.value.double(), one.std, ridge))
+    records = measured.records
+    rows = pool_rows(records, len(measured.shares), rules.pool)
+    pool = Pool(measured.coding, forest.draw(rows, rng))
+    wanted = _wanted(measured, rules)
+    released = [Released(pool.features(one.statistic), one.value.double(), one.std, ridge) for one, ridge in wanted]
     base = torch.zeros(rows, dtype=torch.float64)
     found = tilt(released, base, records, rules.tilt, part(0.5))
     weights = records * found.log_weights.exp()
     tilted = [
-        TiltedSums(statistic, parameters, one.features.sums(weights), float(one.std), one.ridge)
-        for statistic, parameters, one in zip(statistics, found.parameters, released, strict=True)
+        TiltedSums(one.statistic, parameters, own.features.sums(weights), one.std, ridge)
+        for (one, ridge), parameters, own in zip(wanted, found.parameters, released, strict=True)
     ]
     return Trees(forest, tilted, records, found.log_total - float(np.log(rows)))
+
+
+def _wanted(measured: Measurements, rules: TreeRules) -> list[tuple[Measured[Statistic], float]]:
+    """All statistics with the values that the pool shall have, and their ridges."""
+    counts = torch.from_numpy(measured.records * np.concatenate(measured.shares))
+    columns = Measured[Statistic](measured.columns.statistic, counts, measured.columns.std)
+    wanted: list[tuple[Measured[Statistic], float]] = [(columns, rules.pool.column_ridge)]
+    alone = len(measured.pairs) == 1
+    for pairs in measured.pairs:
+        own = Measured[Statistic](pairs.statistic, pairs.value, pairs.std)
+        wanted.append((own, rules.ridge_of(pairs.statistic.name, alone=alone)))
+    for items in () if measured.lists is None else measured.lists.measured:
+        wanted.append((Measured[Statistic](items.statistic, items.value, items.std), rules.pool.list_ridge))
+    return wanted

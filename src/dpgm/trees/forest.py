@@ -19,6 +19,7 @@ from dpgm.arrays import Floats, Ints, Mask
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.data.rows import index_dtype, row_pointers
+from dpgm.kernels.rounded_draws import draw_items
 from dpgm.strategy.protocol import Box
 
 _NEGLIGIBLE = 1e-12  # share of the total weight below which a component is dropped
@@ -85,9 +86,11 @@ class Forest:
         for leaves in self.leaves:
             groups = components * leaves.chances.shape[1]
             groups += 0 if leaves.parent < 0 else codes[:, leaves.parent]
-            held = _bernoulli(leaves.chances.reshape(-1, leaves.chances.shape[2]), groups, rng)
-            rows.append(held[0])
-            positions.append(held[1] + leaves.start)
+            sizes = np.bincount(groups, minlength=self.components * leaves.chances.shape[1])
+            own = leaves.chances.reshape(len(sizes), -1).astype(np.float32)
+            places, items = draw_items(own, sizes, np.cumsum(sizes) - sizes, rng)
+            rows.append(np.argsort(groups, kind="stable")[places])
+            positions.append(items + leaves.start)
         return _as_records(self.domain, count, np.concatenate(rows), np.concatenate(positions))
 
     # -- conditioning ----------------------------------------------------------------------------------------------
@@ -198,18 +201,6 @@ def _stratified(tables: Floats, groups: Ints, rng: np.random.Generator) -> Ints:
     last = tables.shape[1] - 1 - (tables[:, ::-1] > 0).argmax(axis=1)
     found[order] = np.minimum(drawn, last[rows])
     return found
-
-
-def _bernoulli(chances: Floats, groups: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Rows and items of the items that rows hold, each with the chance of its group."""
-    rows, items = [], []
-    chunk = max(1, 2**22 // max(1, chances.shape[1]))
-    for start in range(0, len(groups), chunk):
-        own = chances[groups[start : start + chunk]]
-        held = np.nonzero(rng.random(own.shape) < own)
-        rows.append(held[0] + start)
-        items.append(held[1])
-    return np.concatenate([*rows, np.empty(0, np.int64)]), np.concatenate([*items, np.empty(0, np.int64)])
 
 
 def _as_records(domain: Domain, count: int, rows: Ints, positions: Ints) -> Records:

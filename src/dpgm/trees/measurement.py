@@ -6,11 +6,12 @@ from itertools import combinations
 
 import numpy as np
 
-from dpgm.arrays import Floats
+from dpgm.arrays import Floats, Ints
 from dpgm.data.domain import Domain
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.statistics.coded_rows import Coding
 from dpgm.statistics.column_counts import COLUMNS, ColumnCounts, column_shares, expected_rows
+from dpgm.statistics.list_vectors import LIST_ITEMS
 from dpgm.statistics.pair_blocks import (
     COARSE,
     FOURTHS,
@@ -26,6 +27,7 @@ from dpgm.statistics.pair_blocks import (
 from dpgm.statistics.statistic import Measured, release
 from dpgm.trees.dependence import Pair, mean_weights, spanning_pairs, strengths
 from dpgm.trees.groups import code_orders, equal_groups
+from dpgm.trees.lists import ListMeasurements, measure_lists
 from dpgm.trees.rules import TreeRules
 
 
@@ -41,6 +43,7 @@ class Measurements:
         pairs: the noisy statistics of pairs that were measured.
         tree: the pairs of columns along which rows are drawn.
         root: the column from which they are drawn.
+        lists: what was released of lists of items.
     """
 
     coding: Coding
@@ -50,6 +53,7 @@ class Measurements:
     pairs: tuple[Measured[PairBlocks], ...]
     tree: tuple[Pair, ...]
     root: int
+    lists: ListMeasurements | None = None
 
 
 def measure(
@@ -69,8 +73,11 @@ def measure(
     if FULL in noises:
         measured.append(release(gateway, chooser.full(tree), noises[FULL]))
     if SMOOTH in noises:
-        measured.append(release(gateway, chooser.ranks(), noises[SMOOTH]))
-    return Measurements(coding, records, columns, shares, tuple(measured), tuple(tree), max(0, chooser.label))
+        measured.append(release(gateway, chooser.ranks(alone=not measured), noises[SMOOTH]))
+    lists = chooser.lists(gateway, measured, noises) if LIST_ITEMS in noises else None
+    return Measurements(
+        coding, records, columns, shares, tuple(measured), tuple(tree), max(0, chooser.label), lists
+    )
 
 
 class _Chooser:
@@ -107,18 +114,39 @@ class _Chooser:
         features = [group_features(equal_groups(order, own, most), own) for order, own in pairs]
         return self._limited(features, chosen, FULL)
 
-    def ranks(self) -> PairBlocks:
-        """Products of ranks, for pairs with an ordered column."""
+    def ranks(self, *, alone: bool) -> PairBlocks:
+        """Products of ranks, for pairs with an ordered column; `alone`: for all pairs, as there are no tables."""
         ordered = [bool((~np.isnan(order)).any()) for order in self._orders]
-        degree, most = self._rules.pairs.rank_degree, self._rules.pairs.rank_values
+        rules = self._rules.pairs
+        degree = rules.rank_degree_alone if alone else rules.rank_degree
+        most = rules.rank_values_alone if alone else rules.rank_values
         features = [
             rank_features(mid_ranks(order, own), own, degree)
             if has_ranks
             else group_features(equal_groups(order, own, most), own)
             for order, own, has_ranks in zip(self._orders, self._shares, ordered, strict=True)
         ]
-        chosen = [pair for pair in self._pairs if ordered[pair[0]] or ordered[pair[1]]] or self._pairs
+        chosen = [pair for pair in self._pairs if alone or ordered[pair[0]] or ordered[pair[1]]] or self._pairs
         return self._limited(features, chosen, SMOOTH)
+
+    def lists(
+        self, gateway: Gateway, measured: Sequence[Measured[PairBlocks]], noises: Mapping[str, float]
+    ) -> ListMeasurements:
+        """Items beside columns, in the groups that pairs of columns were measured in."""
+        columns = range(self._coding.table_columns)
+        coarse = [one.statistic.features for one in measured if one.statistic.name == COARSE]
+        if coarse:
+            groups = [coarse[0][column].groups for column in columns]
+        else:
+            groups = [self._groups(column, self._rules.pairs.rank_values_alone) for column in columns]
+        fine = [self._groups(column, self._rules.pairs.most_values) for column in columns]
+        return measure_lists(
+            gateway, self._coding, self._records, self._shares, groups, fine, self._likely, noises, self._rules
+        )
+
+    def _groups(self, column: int, most: int) -> Ints:
+        own = equal_groups(self._orders[column], self._shares[column], most)
+        return np.append(own, own.max() + 1)
 
     def _limited(self, features: Sequence[Features], pairs: Sequence[Pair], name: str) -> PairBlocks:
         """The statistic, with the limit at a low quantile of the norms of likely rows."""
@@ -130,8 +158,10 @@ class _Chooser:
         return replace(blocks, limit=limit_at(blocks, self._likely, self._rules.pairs.limit_quantile))
 
     def tree(self, coarse: Measured[PairBlocks]) -> list[Pair]:
-        """The spanning tree of the strongest pairs."""
+        """The spanning tree of the strongest pairs of table columns: lengths of lists follow from items."""
         rules = self._rules.pairs
         means = mean_weights(coarse.statistic, self._likely, rules.mean_prior)
         strength = strengths(coarse, means, self._shares, self._records, rules.strength_rounds)
-        return spanning_pairs(self._pairs, strength, len(self._shares))
+        columns = self._coding.table_columns
+        strength[[last >= columns for _, last in self._pairs]] = 0.0
+        return spanning_pairs(self._pairs, strength, columns)

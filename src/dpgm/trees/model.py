@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpgm.arrays import Ints
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.statistics.coded_rows import Coding
+from dpgm.statistics.column_counts import ColumnCounts
 from dpgm.strategy.protocol import Box
 from dpgm.tilting.rules import TiltRules
 from dpgm.tilting.tilt import Released, tilt
@@ -26,7 +26,7 @@ from dpgm.trees.forest import Forest
 from dpgm.trees.rounding import take_rows
 from dpgm.trees.rules import SAMPLING
 from dpgm.trees.state import forest_tensors, read_parts, tilted_tensors
-from dpgm.trees.tilted import TiltedSums, features_of
+from dpgm.trees.tilted import Pool, TiltedSums
 
 
 class Trees:
@@ -62,7 +62,9 @@ class Trees:
     @property
     def coding(self) -> Coding:
         """How records become codes."""
-        return self.tilted[0].statistic.coding
+        columns = self.tilted[0].statistic
+        assert isinstance(columns, ColumnCounts)
+        return columns.coding
 
     # -- sampling --------------------------------------------------------------------------------------------------
 
@@ -83,22 +85,22 @@ class Trees:
         if count == 0:
             return self.forest.draw(0, rng)
         pool = self.forest.draw(max(SAMPLING.least, round(SAMPLING.per_record * count)), rng)
-        codes = self.coding.codes(pool)
-        log_weights = self._adjusted(codes) if adjust else self.energies(codes)
-        rows = take_rows(codes, self.coding.sizes, self.forest.order, log_weights.numpy(), count, rng)
+        found = Pool(self.coding, pool)
+        log_weights = self._adjusted(found) if adjust else self.energies(found)
+        rows = take_rows(found.codes, self.coding.sizes, self.forest.order, log_weights.numpy(), count, rng)
         return pool.take(rows)
 
-    def energies(self, codes: Ints) -> Tensor:
-        """(n,): theta . f(x) of every row."""
-        total = torch.zeros(len(codes), dtype=torch.float64)
+    def energies(self, pool: Pool) -> Tensor:
+        """(n,): theta . f(x) of every record."""
+        total = torch.zeros(len(pool.records), dtype=torch.float64)
         for one in self.tilted:
-            total += features_of(one.statistic, codes).energies(one.parameters)
+            total += pool.features(one.statistic).energies(one.parameters)
         return total
 
-    def _adjusted(self, codes: Ints) -> Tensor:
+    def _adjusted(self, pool: Pool) -> Tensor:
         """Energies by which the pool has the sums of the fit."""
-        features = [features_of(one.statistic, codes) for one in self.tilted]
-        base = torch.zeros(len(codes), dtype=torch.float64)
+        features = [pool.features(one.statistic) for one in self.tilted]
+        base = torch.zeros(len(pool.records), dtype=torch.float64)
         for one, own in zip(self.tilted, features, strict=True):
             base += own.energies(one.parameters)
         released = [
@@ -121,9 +123,9 @@ class Trees:
         if forest is None:
             return None, 0.0
         made = Trees(forest, self.tilted, self.records, self.log_mean, restricted=True)
-        codes = self.coding.codes(forest.draw(SAMPLING.chance_rows, np.random.default_rng(0)))
-        energies = self.energies(codes)
-        inside = float(torch.logsumexp(energies, 0)) - np.log(len(codes))
+        drawn = forest.draw(SAMPLING.chance_rows, np.random.default_rng(0))
+        energies = self.energies(Pool(self.coding, drawn))
+        inside = float(torch.logsumexp(energies, 0)) - np.log(len(drawn))
         return made, float(min(1.0, chance * np.exp(inside - self.log_mean)))
 
     # -- the release -----------------------------------------------------------------------------------------------

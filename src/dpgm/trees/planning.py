@@ -5,21 +5,25 @@ from math import sqrt
 from dpgm.data.domain import Domain, Field
 from dpgm.privacy.calibration import Spend, gaussian_mu
 from dpgm.statistics.column_counts import COLUMNS
+from dpgm.statistics.list_vectors import ITEMS_BY_GROUPS, ITEMS_BY_VALUES, ITEMS_TOGETHER, LIST_ITEMS
 from dpgm.statistics.pair_blocks import COARSE, FULL, SMOOTH
 from dpgm.strategy.memory_rules import MemoryRules, Sizes
 from dpgm.strategy.protocol import FitPlan, PublicFacts
-from dpgm.trees.rules import TreeRules
+from dpgm.trees.rules import PoolRules, TreeRules
 
 
 def tree_spends(facts: PublicFacts, rules: TreeRules) -> tuple[Spend, ...]:
     """Which statistics are measured, and the share of the budget (mu²) of each."""
-    shares = budget_shares(facts, rules)
-    total = sum(shares.values())
-    return tuple(Spend(name, share / total) for name, share in shares.items())
+    assert facts.domain is not None
+    columns = column_shares(facts, rules)
+    lists = list_shares(facts.domain, rules)
+    left = 1 - rules.lists.share if lists else 1.0
+    parts = [(columns, left / sum(columns.values())), (lists, rules.lists.share / max(sum(lists.values()), 1e-9))]
+    return tuple(Spend(name, share * scale) for shares, scale in parts for name, share in shares.items())
 
 
-def budget_shares(facts: PublicFacts, rules: TreeRules) -> dict[str, float]:
-    """Relative shares: columns alone; columns and ranks, where tables are too noisy; or everything."""
+def column_shares(facts: PublicFacts, rules: TreeRules) -> dict[str, float]:
+    """Relative shares of columns alone; of columns and ranks, where tables are too noisy; or of everything."""
     assert facts.domain is not None
     shares = rules.shares
     if len(facts.domain.fields) == 1:
@@ -29,6 +33,16 @@ def budget_shares(facts: PublicFacts, rules: TreeRules) -> dict[str, float]:
         return {COLUMNS: shares.columns_wide, SMOOTH: 1 - shares.columns_wide}
     found = {COLUMNS: shares.columns, COARSE: shares.coarse, FULL: shares.full}
     return found | ({SMOOTH: shares.ranks} if ordered else {})
+
+
+def list_shares(domain: Domain, rules: TreeRules) -> dict[str, float]:
+    """Relative shares within what goes to lists; none without a list."""
+    items = sum(field.width for field in domain.fields if field.is_set)
+    if items == 0:
+        return {}
+    lists = rules.lists
+    found = {LIST_ITEMS: lists.items, ITEMS_BY_GROUPS: lists.by_groups, ITEMS_BY_VALUES: lists.by_values}
+    return found | ({ITEMS_TOGETHER: lists.together} if items > 1 else {})
 
 
 def is_ordered(field: Field) -> bool:
@@ -54,9 +68,12 @@ def bearable_groups(facts: PublicFacts, rules: TreeRules) -> float:
 def tree_memory(plan: FitPlan, sizes: Sizes, domain: Domain, rules: TreeRules, memory: MemoryRules) -> float:
     """Estimated memory: the pool with its codes and groups, and the joint shares of all pairs in the base."""
     joint = memory.joint_number * rules.base.components * float(sizes.width) ** 2
-    return memory.mixture + joint + memory.pool_code * pool_rows(plan.records, rules) * len(domain.fields)
+    rows = pool_rows(plan.records, len(domain.fields), rules.pool)
+    return memory.mixture + joint + memory.pool_code * rows * len(domain.fields)
 
 
-def pool_rows(records: int, rules: TreeRules) -> int:
+def pool_rows(records: int, columns: int, rules: PoolRules) -> int:
     """How many rows are tilted."""
-    return int(min(max(round(rules.pool.per_record * records), rules.pool.least), rules.pool.most))
+    pairs = max(1, columns * (columns - 1) // 2)
+    wanted = round(rules.per_record * records)
+    return int(min(max(wanted, min(rules.least, rules.cells / pairs)), rules.most))

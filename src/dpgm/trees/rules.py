@@ -4,7 +4,7 @@
 `experiments/table_data.py`, on seeds from 100. "By hand" means without an experiment.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dpgm.statistics.pair_blocks import SMOOTH
 from dpgm.statistics.rules import StatisticRules
@@ -44,11 +44,14 @@ class PairRules:
     most_groups: int = 64
     # With fewer groups no tables are measured, only ranks. By hand.
     least_groups: float = 3.5
-    # Most values per column in full tables, and of columns without an order beside ranks. By hand.
+    # Most values per column in full tables, and of columns without an order beside ranks; the last where ranks are
+    # alone. By hand.
     most_values: int = 100
     rank_values: int = 20
-    # Degree of the polynomials of ranks. Measured.
+    rank_values_alone: int = 6
+    # Degree of the polynomials of ranks; the second where ranks are alone. Measured.
     rank_degree: int = 2
+    rank_degree_alone: int = 1
     # Emphasis of pairs with the label: how much larger their sums are, next to the noise. Measured.
     label_emphasis: float = 2.0
     # Cells count as this many more rows of average weight, where the mean weight in a cell is taken from drawn rows.
@@ -56,6 +59,27 @@ class PairRules:
     mean_prior: float = 5.0
     # Rounds in which the variance of a pair's cells is estimated. By hand.
     strength_rounds: int = 30
+
+
+@dataclass(frozen=True)
+class ListRules:
+    """What is measured of lists of items beside table columns."""
+
+    # Part of the budget that goes to lists; and of that the parts of items, items beside groups of all columns, items
+    # beside the values of one column, pairs of items. Measured.
+    share: float = 0.25
+    items: float = 0.10
+    by_groups: float = 0.30
+    by_values: float = 0.35
+    together: float = 0.25
+    # Records are scaled down to this quantile of the norms of likely records that hold items. Measured.
+    limit_quantile: float = 0.1
+    # Commonest items that are counted beside columns, and in pairs. By hand.
+    most_items: int = 300
+    paired_items: int = 100
+    # Least and largest chance of an item in the base. By hand.
+    least_chance: float = 1e-5
+    most_chance: float = 0.95
 
 
 @dataclass(frozen=True)
@@ -78,22 +102,35 @@ class BaseRules:
     last_rate: float = 0.05
     # Penalty on the mutual information between component and row, per row and nat. Measured.
     penalty: float = 0.1
+    # The same and the steps without any edges, where components carry all relations.
+    penalty_alone: float = 0.003
+    steps_alone: int = 400
     # Least share of a cell, relative to independence, in the tables from which components start. By hand.
     floor: float = 1e-6
+
+    @property
+    def alone(self) -> "BaseRules":
+        """The same for a mixture without any edges."""
+        return replace(self, components=self.components_alone, penalty=self.penalty_alone, steps=self.steps_alone)
 
 
 @dataclass(frozen=True)
 class PoolRules:
     """The pools that are tilted."""
 
-    # Rows of the first pool: a multiple of the records, between the least and the most; and iterations on it.
+    # Rows: a multiple of the records, between the least and the most; many columns have fewer than the least, such that
+    # rows x pairs of columns do not exceed `cells`. Measured, the limits by hand.
     least: int = 60_000
     per_record: float = 2.5
     most: int = 400_000
-    # Ridge of tables, of ranks and of columns: how far sums may stay from their noisy values. Measured.
+    cells: float = 3e7
+    # Ridge of tables, of ranks and of columns: how far sums may stay from their noisy values; of ranks where they are
+    # alone. Measured.
     ridge: float = 0.1
     rank_ridge: float = 0.03
+    rank_ridge_alone: float = 1.0
     column_ridge: float = 0.1
+    list_ridge: float = 0.1
 
 
 @dataclass(frozen=True)
@@ -127,13 +164,16 @@ class TreeRules(StatisticRules):
 
     shares: ShareRules = field(default_factory=ShareRules)
     pairs: PairRules = field(default_factory=PairRules)
+    lists: ListRules = field(default_factory=ListRules)
     base: BaseRules = field(default_factory=BaseRules)
     pool: PoolRules = field(default_factory=PoolRules)
     tilt: TiltRules = field(default_factory=lambda: TiltRules(iterations=100))
 
-    def ridge_of(self, name: str) -> float:
-        """The ridge of a statistic of pairs."""
-        return self.pool.rank_ridge if name == SMOOTH else self.pool.ridge
+    def ridge_of(self, name: str, *, alone: bool) -> float:
+        """The ridge of a statistic of pairs; `alone` if it is the only one."""
+        if name != SMOOTH:
+            return self.pool.ridge
+        return self.pool.rank_ridge_alone if alone else self.pool.rank_ridge
 
 
 RULES = TreeRules()

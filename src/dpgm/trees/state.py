@@ -15,14 +15,25 @@ from torch import Tensor
 from dpgm.arrays import Floats, Ints
 from dpgm.data.domain import Domain
 from dpgm.errors import ArtefactError
+from dpgm.statistics.clipped_vectors import ClippedVectors, VectorMap
 from dpgm.statistics.coded_rows import Coding
 from dpgm.statistics.column_counts import COLUMNS, ColumnCounts
+from dpgm.statistics.list_vectors import (
+    ITEMS_BY_GROUPS,
+    ITEMS_BY_VALUES,
+    ITEMS_TOGETHER,
+    LIST_ITEMS,
+    ItemsByColumns,
+    ItemsTogether,
+    ListItems,
+)
 from dpgm.statistics.pair_blocks import COARSE, FEATURE_STEPS, FULL, SMOOTH, Features, PairBlocks
 from dpgm.strategy.protocol import check_shares, is_size
 from dpgm.trees.forest import Forest, Leaves, depth_first
 from dpgm.trees.rules import LARGEST_PARAMETER, MOST_COMPONENTS
-from dpgm.trees.tilted import TiltedSums
+from dpgm.trees.tilted import Statistic, TiltedSums
 
+_LISTS = (LIST_ITEMS, ITEMS_BY_GROUPS, ITEMS_BY_VALUES, ITEMS_TOGETHER)
 _MOST_RECORDS = 2**53
 _LARGEST_PHI = 4 * FEATURE_STEPS  # features are differences of shares or polynomials in [-1, 1]
 _LARGEST_NORM = 2**52  # below, squared norms in steps are exact
@@ -76,7 +87,20 @@ def tilted_tensors(tilted: TiltedSums) -> dict[str, Tensor]:
             "emphasis": torch.from_numpy(statistic.emphasis).int(),
             "limit": torch.tensor([statistic.limit], dtype=torch.int64),
         }
+    if isinstance(statistic, ClippedVectors):
+        found |= _map_tensors(statistic.map) | {"limit": torch.tensor([statistic.limit], dtype=torch.int64)}
     return {f"{statistic.name}: {name}": tensor for name, tensor in found.items()}
+
+
+def _map_tensors(items: VectorMap) -> dict[str, Tensor]:
+    """Items, and the groups of the columns that they are counted beside."""
+    assert isinstance(items, ListItems | ItemsByColumns | ItemsTogether)
+    found = {"items": torch.from_numpy(items.items).int()}
+    if isinstance(items, ItemsByColumns):
+        used = [(column, own) for column, own in enumerate(items.groups) if own is not None]
+        found["columns"] = torch.tensor([column for column, _ in used], dtype=torch.int32)
+        found["groups"] = torch.from_numpy(np.concatenate([own for _, own in used])).int()
+    return found
 
 
 # -- from an untrusted release -------------------------------------------------------------------------------------
@@ -91,7 +115,7 @@ def read_parts(
         ArtefactError: a part is missing, unknown, misshapen, of another type, or out of range.
     """
     components, records, names = (architecture.get(key) for key in ("components", "records", "statistics"))
-    known = [COLUMNS, COARSE, FULL, SMOOTH]
+    known = [COLUMNS, COARSE, FULL, SMOOTH, *_LISTS]
     if set(architecture) != {"kind", "components", "records", "statistics"} or architecture["kind"] != kind:
         raise ArtefactError("the model is not a mixture of trees; get the release again.")
     if not is_size(components, MOST_COMPONENTS) or not is_size(records, _MOST_RECORDS):
@@ -171,9 +195,12 @@ def _split(parts: _Parts, name: str, shapes: Sequence[tuple[int, ...]]) -> list[
 
 
 def _read_tilted(parts: _Parts, coding: Coding, name: str) -> TiltedSums:
-    statistic: ColumnCounts | PairBlocks
+    statistic: Statistic
     if name == COLUMNS:
         statistic, width = ColumnCounts(coding), sum(coding.sizes)
+    elif name in _LISTS:
+        statistic = _read_items(parts, coding, name)
+        width = statistic.map.width
     else:
         statistic = _read_pairs(parts, coding, name)
         width = statistic.width
@@ -187,10 +214,8 @@ def _read_pairs(parts: _Parts, coding: Coding, name: str) -> PairBlocks:
     wrong = ArtefactError(f"the {name} of the model are not valid; get the release again.")
     sizes = np.array(coding.sizes) + 1  # rows without a value have a code of their own
     flat = parts.take(f"{name}: groups", torch.int32, (int(sizes.sum()),), int(sizes.max()), 0)
-    groups: list[Ints] = np.split(flat, np.cumsum(sizes)[:-1])
+    groups = _split_groups(flat, sizes.tolist(), wrong)
     counts = [int(own[-1]) for own in groups]
-    if any(count < 1 or own[:-1].max() >= count for own, count in zip(groups, counts, strict=True)):
-        raise wrong
     widths = parts.take(f"{name}: widths", torch.int32, (len(sizes),), int(sizes.max()) + FEATURE_STEPS, 1).tolist()
     lengths = [(count + 1) * width for count, width in zip(counts, widths, strict=True)]
     numbers = parts.take(f"{name}: features", torch.int16, (sum(lengths),), _LARGEST_PHI)
@@ -211,3 +236,34 @@ def _read_pairs(parts: _Parts, coding: Coding, name: str) -> PairBlocks:
         raise wrong
     features = tuple(Features(own, phi) for own, phi in zip(groups, phis, strict=True))
     return PairBlocks(coding, features, pairs, emphasis, limit, name)
+
+
+def _split_groups(flat: Ints, sizes: Sequence[int], wrong: ArtefactError) -> list[Ints]:
+    """The groups of the codes of some columns; the last one of each is the number of groups."""
+    groups: list[Ints] = np.split(flat, np.cumsum(sizes)[:-1])
+    if any(own[-1] < 1 or own[:-1].max() >= own[-1] for own in groups):
+        raise wrong
+    return groups
+
+
+def _read_items(parts: _Parts, coding: Coding, name: str) -> ClippedVectors:
+    wrong = ArtefactError(f"the {name} of the model are not valid; get the release again.")
+    possible = np.flatnonzero(coding.domain.item_positions)
+    items = parts.take(f"{name}: items", torch.int32, (parts.length(f"{name}: items"),), coding.domain.width, 0)
+    if not len(items) or (np.diff(items) <= 0).any() or not np.isin(items, possible).all():
+        raise wrong
+    limit = int(parts.take(f"{name}: limit", torch.int64, (1,), _LARGEST_NORM, 1)[0])
+    if name == LIST_ITEMS:
+        return ClippedVectors(ListItems(coding, items), limit)
+    if name == ITEMS_TOGETHER:
+        return ClippedVectors(ItemsTogether(coding, items), limit)
+    count = parts.length(f"{name}: columns")
+    columns = parts.take(f"{name}: columns", torch.int32, (count,), coding.table_columns - 1, 0)
+    if not count or (np.diff(columns) <= 0).any():
+        raise wrong
+    sizes = [coding.sizes[column] + 1 for column in columns.tolist()]
+    flat = parts.take(f"{name}: groups", torch.int32, (sum(sizes),), max(sizes), 0)
+    groups: list[Ints | None] = [None] * coding.table_columns
+    for column, own in zip(columns.tolist(), _split_groups(flat, sizes, wrong), strict=True):
+        groups[column] = own
+    return ClippedVectors(ItemsByColumns(coding, items, tuple(groups), name), limit)

@@ -10,6 +10,7 @@ from torch import Tensor
 from dpgm.data.domain import Domain
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.statistics.column_counts import ColumnCounts
+from dpgm.statistics.list_vectors import ItemsByColumns, ItemsTogether, ListItems
 from dpgm.statistics.pair_blocks import PairBlocks
 from dpgm.statistics.statistic import plan_descriptions
 from dpgm.strategy.memory_rules import MemoryRules, Sizes
@@ -24,19 +25,23 @@ from dpgm.trees.rules import RULES, TreeRules, TreeSettings
 
 @dataclass(frozen=True)
 class TreeStrategy(Strategy):
-    """Tables."""
+    """Tables, and lists of items beside columns."""
 
     rules: TreeRules = RULES
     name = Trees.kind
     settings_type = TreeSettings
-    measures = plan_descriptions(ColumnCounts.words, PairBlocks.words)
+    measures = plan_descriptions(
+        ColumnCounts.words, PairBlocks.words, ListItems.words, ItemsByColumns.words, ItemsTogether.words
+    )
 
     def refuses(self, config: Config, domain: Domain | None) -> str | None:
         """It needs columns, and no images."""
         if config.preset == "paper":
             return refuses_paper(config, self.name)
-        if domain is None or not domain.is_table:
+        if domain is None or not domain.table_columns:
             return "trees model the columns of a table; use model products for item sets."
+        if domain.image is not None:
+            return "trees do not model images; use model image or products."
         return None
 
     def settings(self, config: Config, facts: PublicFacts) -> FamilySettings:

@@ -1,13 +1,20 @@
 """A statistic of a tilt: its parameters, and what it is on the rows of a pool."""
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
 
 from torch import Tensor
 
 from dpgm.arrays import Ints
+from dpgm.data.records import Records
+from dpgm.statistics.clipped_vectors import ClippedVectors, VectorFeatures
+from dpgm.statistics.coded_rows import Coding
 from dpgm.statistics.column_counts import ColumnCounts, ColumnFeatures
 from dpgm.statistics.pair_blocks import PairBlocks, PairFeatures
 from dpgm.tilting.tilt import PoolFeatures
+
+Statistic: TypeAlias = ColumnCounts | PairBlocks | ClippedVectors
 
 
 @dataclass(frozen=True)
@@ -17,15 +24,29 @@ class TiltedSums:
     `std` is the standard deviation of the noise that the sums were measured with: by it a sample is weighted.
     """
 
-    statistic: ColumnCounts | PairBlocks
+    statistic: Statistic
     parameters: Tensor
     sums: Tensor
     std: float
     ridge: float
 
 
-def features_of(statistic: ColumnCounts | PairBlocks, codes: Ints) -> PoolFeatures:
-    """What rows of a pool add to the sums of a statistic."""
-    if isinstance(statistic, ColumnCounts):
-        return ColumnFeatures(statistic.coding.sizes, codes)
-    return PairFeatures(statistic, codes)
+@dataclass(frozen=True)
+class Pool:
+    """Records drawn from the base, with their codes."""
+
+    coding: Coding
+    records: Records
+
+    @cached_property
+    def codes(self) -> Ints:
+        """(n, columns)."""
+        return self.coding.codes(self.records)
+
+    def features(self, statistic: Statistic) -> PoolFeatures:
+        """What the records add to the sums of a statistic."""
+        if isinstance(statistic, ColumnCounts):
+            return ColumnFeatures(statistic.coding.sizes, self.codes)
+        if isinstance(statistic, PairBlocks):
+            return PairFeatures(statistic, self.codes)
+        return VectorFeatures(statistic, self.records)
