@@ -4,7 +4,7 @@ Every fit is `dpgm fit` in a process of its own: processor and wall seconds, and
 (`ru_maxrss`: what is allocated and what is mapped from files, libraries included). `--address-space` sets a hard limit
 on what the process may address; `--memory` is handed on to the fit; `--processes` starts it by torchrun, one thread per
 process (then memory is that of the largest process, and seconds are those of all). The data stay in `--folder` for the
-next run. The estimate that is printed before the fit is kept beside what was measured.
+next run. The memory that is announced before the fit is kept beside what was measured.
 
     python benchmarks/large_fit.py --records 20000000 --address-space 4GB --folder /tmp/calls --csv FILE
 """
@@ -30,7 +30,7 @@ from dpgm.data.stores import bytes_of
 BLOCKS = 10  # of 50,000 records per part
 COLUMNS = (
     *("data", "records", "positions", "processes", "threads", "memory", "address_space"),
-    *("wall_seconds", "processor_seconds", "peak_megabytes", "estimated_seconds", "estimated_megabytes"),
+    *("wall_seconds", "processor_seconds", "peak_megabytes", "announced_megabytes"),
 )
 
 
@@ -102,17 +102,14 @@ def fitted(parts: Path, options: argparse.Namespace) -> dict[str, object]:
         "wall_seconds": round(took, 1),
         "processor_seconds": round(used.ru_utime + used.ru_stime, 1),
         "peak_megabytes": used.ru_maxrss // 1024,
-    } | estimated(told)
+        "announced_megabytes": announced(told),
+    }
 
 
-def estimated(told: str) -> dict[str, object]:
-    """What the fit said beforehand about itself."""
-    found = re.search(r"about ([0-9.]+) (seconds?|minutes?|hours?), ([0-9.]+) (MB|GB)", told)
-    if found is None:
-        return {}
-    unit = {"second": 1, "minute": 60, "hour": 3600}[found[2].rstrip("s")]
-    size = {"MB": 1, "GB": 1000}[found[4]]
-    return {"estimated_seconds": float(found[1]) * unit, "estimated_megabytes": float(found[3]) * size}
+def announced(told: str) -> float | None:
+    """The memory that the fit said beforehand that it needs."""
+    found = re.search(r"about ([0-9.]+) (MB|GB) of memory", told)
+    return None if found is None else float(found[1]) * {"MB": 1, "GB": 1000}[found[2]]
 
 
 def main() -> None:

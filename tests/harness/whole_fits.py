@@ -42,7 +42,7 @@ from dpgm.privacy.calibration import calibrate
 from dpgm.products.rules import ProductSettings
 from dpgm.strategy.protocol import PublicFacts
 from dpgm.strategy.settings import Config, FamilySettings
-from dpgm.synthesis import books, checkpoint, estimate
+from dpgm.synthesis import books, checkpoint
 from dpgm.synthesis.plan import Plan, make_plan
 from dpgm.synthesis.strategies import strategy_of
 from dpgm.testing.noise_law import integer_scores
@@ -487,7 +487,6 @@ def command_line(
         patch.setattr(checkpoint.secrets, "randbits", lambda bits: 7)
         for room in (checkpoint, books):
             patch.setattr(room, "rows_fingerprint", lambda records: "left out")
-        patch.setattr(estimate, "machine_speed", lambda: 1.0)
         stack.enter_context(gateways(books.CheckpointedGateway, taped))
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("always")

@@ -29,9 +29,8 @@ from dpgm.statistics.record_lengths import (
     ReleasedFacts,
 )
 from dpgm.statistics.scaled_items import ScaledItems
+from dpgm.strategy.memory_rules import MEMORY_RULES, Sizes
 from dpgm.strategy.protocol import FitPlan, PublicFacts
-from dpgm.strategy.rules import COST_RULES as COSTS
-from dpgm.strategy.rules import Sizes
 from dpgm.strategy.settings import Settings
 from dpgm.testing import assert_bounded, assert_playback_invariant
 
@@ -304,13 +303,13 @@ def test_wide_tables_stay_within_the_limits_of_a_fit(widths):
     """Why a fit of 40 columns of 20 values, or of one of 5,000, takes minutes and below 1 GB (docs/performance.md).
 
     The numbers that are matched are bounded whatever the number of pairs of cells is, and so are the components; the
-    estimate that is checked before anything is charged is below 4 GB, and above what the parameters alone take.
+    memory that is checked before anything is charged is below 4 GB, and above what the parameters alone take.
     """
     domain, count = columns_of(*widths), 300
     plan = FitPlan(1.0, 1.0, 1e-8, 4_000_000, domain.width, Settings("products", family=ProductSettings()), ())
     components = component_count(domain.width, plan.records, PRODUCT_RULES.fit)
     assert components <= 600
-    needed = PRODUCTS.work(plan, Sizes.of(plan.records, domain), domain, COSTS).memory
+    needed = PRODUCTS.memory(plan, Sizes.of(plan.records, domain), domain, MEMORY_RULES)
     assert 4 * 4 * components * domain.width < needed < 2 * 2**30
     noises = noises_for(domain, count, 1.0)
     measured = measure(
@@ -331,16 +330,6 @@ def test_one_column_has_no_pairs_to_pay_for():
         spend.name for spend in measurement_spends(PublicFacts(columns_of(50, 3), 50_000, 1.0, 1e-6), PRODUCT_RULES)
     }
     assert names == {"item counts", "pair counts"}
-
-
-def test_the_estimate_for_one_column_counts_the_steps_of_fits_without_entropy():
-    domain, seconds = columns_of(5000), []
-    for steps in (1, PRODUCT_RULES.fit.steps_table):
-        rules = dataclasses.replace(PRODUCT_RULES, fit=dataclasses.replace(PRODUCT_RULES.fit, steps_table=steps))
-        settings = Settings("products", family=ProductSettings(rules))
-        plan = FitPlan(1.0, 1.0, 1e-8, 50_000, domain.width, settings, ())
-        seconds.append(PRODUCTS.work(plan, Sizes.of(plan.records, domain), domain, COSTS).seconds)
-    assert seconds[0] == seconds[1]  # steps of tables with pairs play no part
 
 
 def test_values_below_the_noise_are_shrunk_in_columns_of_many_values():

@@ -25,6 +25,7 @@ from dpgm.products.model import Products
 from dpgm.statistics.item_counts import ITEMS, ItemCounts
 from dpgm.statistics.record_lengths import LENGTHS, RecordLengths
 from dpgm.statistics.statistic import plan_descriptions
+from dpgm.strategy.memory_rules import MemoryRules, Sizes
 from dpgm.strategy.protocol import (
     Budget,
     FitPlan,
@@ -35,7 +36,6 @@ from dpgm.strategy.protocol import (
     check_shares,
     check_tensors,
 )
-from dpgm.strategy.rules import CostRules, Sizes, Work, counting_seconds
 from dpgm.strategy.settings import FamilySettings
 
 CHUNK_CELLS = 2**24
@@ -98,9 +98,9 @@ class IndependentStrategy(Strategy):
             return Budget((Spend(ITEMS, 1.0),))
         return Budget((Spend(LENGTHS, BASELINE_RULES.lengths), Spend(ITEMS, 1 - BASELINE_RULES.lengths)))
 
-    def work(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, costs: CostRules) -> Work:
-        """Estimated time (counting) and memory (a few numbers per position)."""
-        return Work(counting_seconds(sizes, costs), costs.baseline_position * sizes.width)
+    def memory(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, rules: MemoryRules) -> float:
+        """A few numbers per position."""
+        return rules.baseline_position * sizes.width
 
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext

@@ -41,6 +41,7 @@ from dpgm.privacy.calibration import Spend
 from dpgm.statistics.item_tuples import ItemTuples
 from dpgm.statistics.record_lengths import LENGTHS, RecordLengths
 from dpgm.statistics.statistic import FULL_WEIGHT
+from dpgm.strategy.memory_rules import MemoryRules, Sizes
 from dpgm.strategy.protocol import (
     Budget,
     FitPlan,
@@ -51,7 +52,6 @@ from dpgm.strategy.protocol import (
     check_shares,
     is_size,
 )
-from dpgm.strategy.rules import CostRules, Sizes, Work
 from dpgm.strategy.settings import Config, FamilySettings, no_settings
 
 SELECT, MEASURE = "select", "measure"
@@ -221,11 +221,9 @@ class MwemStrategy(Strategy):
         spends = Spend(LENGTHS, BASELINE_RULES.lengths), Spend(SELECT, half, rounds), Spend(MEASURE, half, rounds)
         return Budget(spends)
 
-    def work(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, costs: CostRules) -> Work:
-        """Estimated time (clipping records, all pairs in every round) and memory (pair matrices, dense chunks)."""
-        pairs = plan.mechanism(SELECT).count * math.comb(sizes.width, 2)
-        memory = costs.mwem_square * sizes.width**2 + 8 * 2**14 * sizes.width + 8 * CHUNK_CELLS
-        return Work(sizes.records * sizes.items * costs.mwem_item + pairs * costs.mwem_pair, memory)
+    def memory(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, rules: MemoryRules) -> float:
+        """Of pair matrices and dense chunks."""
+        return rules.mwem_square * sizes.width**2 + 8 * 2**14 * sizes.width + 8 * CHUNK_CELLS
 
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext

@@ -27,7 +27,7 @@ from dpgm.mechanisms.gateway import Gateway
 from dpgm.products.enumerated import fit_enumerated, is_enumerated, measure_enumerated
 from dpgm.products.fitting import fit_moments
 from dpgm.products.model import Products, joined
-from dpgm.products.planning import discovers_all, measurement_spends, product_memory, product_seconds, tracked
+from dpgm.products.planning import discovers_all, measurement_spends, product_memory, tracked
 from dpgm.products.rules import PRODUCT_RULES, ProductRules, ProductSettings
 from dpgm.products.targets import Measurements, moment_targets
 from dpgm.statistics.centred_pairs import CentredPairs
@@ -45,8 +45,8 @@ from dpgm.statistics.record_lengths import (
 )
 from dpgm.statistics.scaled_items import SCALED, ScaledItems, ask_table, read_scaled
 from dpgm.statistics.statistic import Measured, plan_descriptions, release
+from dpgm.strategy.memory_rules import MemoryRules, Sizes
 from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, RunContext, Strategy
-from dpgm.strategy.rules import CostRules, Sizes, Work
 from dpgm.strategy.settings import Config, FamilySettings, no_settings
 
 
@@ -157,11 +157,9 @@ class ProductStrategy(Strategy):
         """The whole budget goes to measurements."""
         return Budget(measurement_spends(facts, _rules(settings), piloted=discovers_all(facts.domain)))
 
-    def work(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, costs: CostRules) -> Work:
-        """Estimated time and memory of measuring and fitting."""
-        rules = _rules(plan.settings.family)
-        seconds = product_seconds(plan, sizes, domain, rules, costs)
-        return Work(seconds, product_memory(plan, sizes, domain, rules, costs))
+    def memory(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, rules: MemoryRules) -> float:
+        """Of the components and, for tables, of pairs of components."""
+        return product_memory(plan.records, sizes, domain, _rules(plan.settings.family), rules)
 
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext

@@ -49,8 +49,8 @@ from dpgm.synthesis.books import Books
 from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.conditioning import Where
 from dpgm.synthesis.domain_discovery import discover_domain, discovery_statements
-from dpgm.synthesis.estimate import check_memory
 from dpgm.synthesis.joint import facts_of_fit, plan_of_first, refuse_same_rows
+from dpgm.synthesis.memory import check_memory
 from dpgm.synthesis.plan import Plan, make_plan
 from dpgm.synthesis.readme import LOOKED, MADE_IN_MEMORY, SEEDED, statements_of
 from dpgm.synthesis.release import Release
