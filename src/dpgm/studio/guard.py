@@ -58,6 +58,7 @@ class Session:
     path: str = field(default_factory=lambda: f"/s/{secrets.token_hex(16)}")
     secret: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     last_seen: float = 0.0
+    locked: bool = False
     _token: str = ""
     _issued: float = 0.0
 
@@ -87,17 +88,18 @@ class Session:
         return hmac.compare_digest(self.secret.encode(), secret.encode())
 
     def touch(self) -> None:
-        """Somebody is there."""
+        """Somebody is there; whoever comes after a long pause finds pages with real rows locked."""
+        self.locked = self.is_locked
         self.last_seen = self.clock()
 
     @property
     def is_locked(self) -> bool:
-        """Whether pages with real rows are locked."""
-        return self.clock() - self.last_seen > IDLE_SECONDS
+        """Whether pages with real rows are locked, until there is a new link."""
+        return self.locked or self.clock() - self.last_seen > IDLE_SECONDS
 
-    def lock(self) -> None:
-        """Lock them now."""
-        self.last_seen = self.clock() - 2 * IDLE_SECONDS
+    def unlock(self) -> None:
+        """Somebody came with a token."""
+        self.locked, self.last_seen = False, self.clock()
 
 
 class Guard:
@@ -155,7 +157,7 @@ class Guard:
         if _size(headers) > (self.largest if _is_upload(scope) else LARGEST_FORM):
             return _too_large()
         if access is Access.CURATOR and session.is_locked:
-            return _refused("Locked, because nobody was here for 15 minutes. Press Enter in the terminal for a new link.")
+            return _refused("Locked. Press Enter in the terminal for a new link.")
         if not headers.only("x-studio-poll"):  # a page that looks after a run by itself is nobody's presence
             session.touch()
         return None
@@ -169,7 +171,7 @@ class Guard:
         given = scope["query_string"].decode("latin-1").removeprefix("token=")
         if not self.session.take_token(given):
             return _refused("This link was used or is too old. Press Enter in the terminal for a new one.")
-        self.session.touch()
+        self.session.unlock()
         reply = RedirectResponse(f"{self.session.path}/", status_code=303)
         reply.set_cookie(
             self.session.cookie, self.session.secret, path=f"{self.session.path}/", httponly=True, samesite="strict"

@@ -1,7 +1,8 @@
 """Commands of `dpgm` as child processes: the command line is the worker, so a fault of the studio cannot harm a fit.
 
-A run is described by one small file beside its outputs, so that it is found again after the server was restarted. A fit
-holds the other end of a pipe of the server: when the server is gone, it finishes what it is at and stops, to be resumed.
+A run is described by one small file beside its outputs, so that it is found again after the server was restarted. A
+fit holds the other end of a pipe of the server: when the server is gone, it finishes what it is at and stops, to be
+resumed.
 """
 
 import json
@@ -58,7 +59,9 @@ class Runs:
         self.workspace = workspace
         self._children: dict[Path, subprocess.Popen[bytes]] = {}
 
-    def start(self, project: Project, kind: str, words: Sequence[str], *, once: str = "", leash: bool = False) -> None:
+    def start(
+        self, project: Project, kind: str, words: Sequence[str], *, once: str = "", leash: bool = False
+    ) -> None:
         """Start a command of a project.
 
         Args:
@@ -73,7 +76,7 @@ class Runs:
         """
         path = project.path(f"{kind}.json")
         if once and (read_json(path) or {}).get("once") == once:
-            raise UsageError("this was started already, in another tab or by a second press; nothing was started twice.")
+            raise UsageError("this was started already, in another tab or by a second press; nothing runs twice.")
         if self.state(project, kind).is_alive:
             raise UsageError("this is running already; wait for it, or stop it first.")
         for name in (f"{kind}.events", f"{kind}.out", f"{kind}.log"):
@@ -122,7 +125,8 @@ class Runs:
 
     def state(self, project: Project, kind: str) -> Run:
         """How a run stands."""
-        run = read_json(project.path(f"{kind}.json"))
+        path = project.path(f"{kind}.json")
+        run = read_json(path)
         if run is None:
             return Run(State.NONE)
         stages, command = _stages(project.path(f"{kind}.events")), str(run["command"])
@@ -133,7 +137,7 @@ class Runs:
             if code in (INTERRUPTED, -signal.SIGINT, -signal.SIGKILL, -signal.SIGTERM):
                 return Run(State.INTERRUPTED, command, stages)
             return Run(State.FAILED, command, stages, _last_error(project.path(f"{kind}.log")))
-        if _born(run["pid"]) == run["born"] is not None:
+        if path in self._children or (run["born"] is not None and _born(run["pid"]) == run["born"]):
             return Run(State.STOPPING if run.get("stopping") else State.RUNNING, command, stages)
         return Run(State.INTERRUPTED, command, stages)
 
