@@ -28,7 +28,19 @@ def test_every_format_and_shape_has_a_case():
         case.options.get("format") or format_of(f"x{case.ending}").name for case in CASES.values() if case.ending
     }
     assert read == set(FORMATS) == set(_ENDINGS.values())
-    for word in ("basket", "long", "wide", "table", "pandas", "category", "polars", "arrow", "numpy", "scipy"):
+    for word in (
+        "basket",
+        "long",
+        "events",
+        "wide",
+        "table",
+        "pandas",
+        "category",
+        "polars",
+        "arrow",
+        "numpy",
+        "scipy",
+    ):
         assert any(word in name for name in CASES)
 
 
@@ -74,9 +86,33 @@ def fast_then_slow(series, name, read, *, fixed=True):
         return pa.array([repr(value) for value in series])
 
 
+def as_numbered(codes, vocabulary):
+    """A bug: items at the same time are sorted by who had them first, in the whole file."""
+    import numpy as np
+
+    return codes, np.arange(len(vocabulary))
+
+
+def as_they_come(people, times, ranks):
+    """A bug: the events of a person keep the order of the file."""
+    import numpy as np
+
+    return np.argsort(people, kind="stable")
+
+
+def rows_as_they_come(table, people, items, times):
+    """A bug: an attribute is that of the first row in the file, not of the first in time."""
+    import numpy as np
+
+    return np.arange(len(people)), np.arange(len(people))
+
+
 @pytest.mark.parametrize(
     ("target", "fault", "name"),
     [
+        ("dpgm.data.kinds.sequence.name_ranks", as_numbered, "events.csv without a domain"),
+        ("dpgm.data.kinds.sequence.in_order", as_they_come, "events.csv"),
+        ("dpgm.data.read.event_rows._EventTable._runs", rows_as_they_come, "events.csv"),
         ("dpgm.data.read.pandas_columns._categories", inferred_categories, "open pandas table of categories"),
         ("dpgm.data.read.pandas_columns._converted", fast_then_slow, "open pandas odd objects"),
         ("dpgm.data.values._float_texts", whole_column, "table parquet doubles"),

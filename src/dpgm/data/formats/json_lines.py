@@ -51,7 +51,8 @@ def json_columns(source: Input, options: ReadOptions, *, array: bool, draft: boo
         lists = (options.item or _DEFAULT_NAME,)
         members[lists[0]] = object_lists
     elif shape == "long":
-        members |= {name: object_texts for name in (options.item, options.count) if name is not None}
+        named = (options.item, options.time, options.count, *options.field_columns)
+        members |= {name: object_texts for name in named if name is not None}
         if options.item is not None:
             members[options.item] = _scalars_or_lists if options.item_separator is None else _texts_to_split
     else:
@@ -63,6 +64,8 @@ def json_columns(source: Input, options: ReadOptions, *, array: bool, draft: boo
         else:
             for field in domain.fields:
                 members[field.name] = object_lists if field.holds_lists else object_texts
+    if shape != "long" and options.time is not None:
+        members[options.time] = object_lists
     if draft:
         members = {name: any_type(read) for name, read in members.items()}
     chunks = _chunks(source, json_rows(source, options, array=array), options, shape, members)

@@ -35,6 +35,7 @@ from dpgm.data.kinds.items import SetField
 from dpgm.data.labels import INDEX
 from dpgm.data.layouts import Layout, Shape, Source
 from dpgm.data.person_columns import named_like_persons
+from dpgm.data.read.event_rows import read_event_rows
 from dpgm.data.read.options import NEEDS_DOMAIN, ReadOptions
 from dpgm.data.read.storage import Persons, join_records, limit_rows_per_person
 from dpgm.data.records import Records
@@ -120,8 +121,13 @@ def join_files(files: Iterator[Columns]) -> Columns:
     return replace(first, chunks=chain(first.chunks, *(other.chunks for other in rest)))
 
 
-def read_columns(columns: Columns, options: ReadOptions) -> tuple[Records, Source]:
-    """Records from named columns, in the shape that is stated or implied; and how they were read."""
+def read_columns(
+    columns: Columns, options: ReadOptions, attributes: Columns | None = None
+) -> tuple[Records, Source]:
+    """Records from named columns, in the shape that is stated or implied; and how they were read.
+
+    `attributes` are the columns of the file of persons, where a sequence has one.
+    """
     chunks = iter(columns.chunks)
     first = next(chunks, None)
     if first is None or first.table.num_rows == 0:
@@ -135,14 +141,22 @@ def read_columns(columns: Columns, options: ReadOptions) -> tuple[Records, Sourc
                 " differ: correct them, or say `header=False` if the first line holds no names."
             )
     columns = replace(columns, chunks=chain([first], chunks))
+    if attributes is not None and not (shape == "long" and options.reads_events):
+        raise UsageError(
+            f"{columns.file}: `persons` belongs to long files of a sequence; give `person`, `item` and a domain with a"
+            " field of kind `sequence` as well."
+        )
     if shape == "long":
-        records, layout = _long(columns, options)
-        return records, Source("person", options.domain is None, "long", layout)
+        read = read_event_rows(columns, options, attributes) if options.reads_events else _long(columns, options)
+        records, layout = read
+        assumed = options.domain is None and options.assume_public_items
+        return records, Source("person", assumed, "long", layout)
     person, persons = options.person, Persons(options.memory_limit)
     if person is not None:
         columns.required(person, "person")
         columns = replace(columns, chunks=_collecting_persons(columns.chunks, person, persons))
-    records, layout = _baskets(columns, options) if shape == "basket" else _wide(columns, options)
+    are_sets = shape == "basket" and not options.reads_events
+    records, layout = _baskets(columns, options) if are_sets else _wide(columns, options)
     source = Source("row", shape == "basket" and options.domain is None, shape, layout)
     if person is None:
         return records, replace(source, like_persons=_like_persons(columns, options, shape))
@@ -369,8 +383,13 @@ def _group_by_row(
 
 def _wide(columns: Columns, options: ReadOptions) -> tuple[Records, Layout | None]:
     """A table of one column per field, or of one 0/1 column per item."""
-    domain = options.table_domain
-    if domain is not None:
+    domain = options.public_domain if options.reads_events else options.table_domain
+    if options.reads_events and domain is None:
+        raise UsageError(f"{columns.file}: lists of events need a `domain` with a field of kind `sequence`.")
+    if domain is not None and domain.sequence is not None:
+        columns, layout = _with_sequence(columns, domain.sequence.name, options)
+        encode = _encoder(columns, domain, options)
+    elif domain is not None:
         encode, layout = _encoder(columns, domain, options), None
     else:
         listed = options.item_set is not None and INDEX in options.item_set.items
@@ -381,8 +400,29 @@ def _wide(columns: Columns, options: ReadOptions) -> tuple[Records, Layout | Non
     return join_records((encode(chunk) for chunk in columns.chunks), domain, options.memory_limit), layout
 
 
+def _with_sequence(columns: Columns, name: str, options: ReadOptions) -> tuple[Columns, Layout]:
+    """The columns, of which the one with the lists of events is called as the field of the sequence; and the layout."""
+    item = columns.names[0] if columns.lines else options.item or name
+    shape: Shape = "basket" if options.table_domain is None else "wide"
+    layout = Layout(shape, item=None if columns.lines else item, time=options.time)
+    if item == name:
+        return columns, layout
+    columns.required(item, "item")
+
+    others = [one for one in columns.names if one not in (item, name)]
+
+    def renamed(table: pa.Table) -> pa.Table:
+        kept = [one for one in table.column_names if one in others]
+        return table.select(kept).append_column(name, table.column(item))
+
+    chunks = (replace(one, table=renamed(one.table)) for one in columns.chunks)
+    return replace(columns, names=(*others, name), chunks=chunks), layout
+
+
 def _encoder(columns: Columns, domain: Domain, options: ReadOptions) -> Callable[[Chunk], Records]:
     """The function that encodes a chunk of a table with one column per field."""
+    if options.time is not None:
+        columns.required(options.time, "time")
     absent = [field.name for field in domain.fields if field.name not in columns.names]
     if absent:
         is_header = columns.certain or 2 * len(absent) <= len(domain.fields)  # no record holds half of the names
@@ -393,7 +433,8 @@ def _encoder(columns: Columns, domain: Domain, options: ReadOptions) -> Callable
             " correct the domain or the file, or say that the file has no header with `header=False`."
         )
     numeric = [field.name for field in domain.fields if field.reads_numbers]
-    encoder = TableEncoder(domain, options.missing, options.strip_suffix, options.item_separator)
+    style = (options.missing, options.strip_suffix, options.item_separator, options.time)
+    encoder = TableEncoder(domain, *style)
 
     def encode(chunk: Chunk) -> Records:
         table = with_plain_numbers(chunk.table, numeric, options.number_style, options.missing, chunk.place)

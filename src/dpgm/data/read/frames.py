@@ -17,7 +17,7 @@ import pyarrow as pa
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.encoding import TableEncoder
 from dpgm.data.items import flat_column, is_list
-from dpgm.data.layouts import Layout, Source
+from dpgm.data.layouts import Layout, Shape, Source
 from dpgm.data.person_columns import named_like_persons, person_advice
 from dpgm.data.read.arrays import from_matrix
 from dpgm.data.read.columns import Chunk, Columns, read_columns
@@ -103,6 +103,8 @@ def read_frame(
     *,
     person: str | None = None,
     item: str | None = None,
+    time: str | None = None,
+    persons: object = None,
     rows_per_person: int | None = None,
     discover: bool = False,
 ) -> FrameRecords:
@@ -113,15 +115,18 @@ def read_frame(
         domain: the public domain; optional for records and matrices.
         person: a frame's column of persons: with `item`, rows are grouped by it; without, its values must differ.
         item: the column of items: with `person`, one item per row; without, a list of items per row.
+        time: the column of times, by which items are a sequence: one time per row, or a list of times where items are.
+        persons: a frame with the attributes of persons, one row each, if the other frame has their events only.
         rows_per_person: keep at most this many rows per person, chosen at random in secret, instead of one.
         discover: find privately what the domain does not state; names and types of a frame's columns are public.
     """
     domain, data = as_domain(domain), checked_frame(data)
     if not is_frame(data):
-        if person is not None or item is not None or rows_per_person is not None or discover:
+        stated = (person, item, time, persons, rows_per_person)
+        if discover or any(one is not None for one in stated):
             raise UsageError(
-                "`person`, `item`, `rows_per_person` and `discover` are for frames of pandas, polars or pyarrow; leave"
-                " them out."
+                "`person`, `item`, `time`, `persons`, `rows_per_person` and `discover` are for frames of pandas, polars"
+                " or pyarrow; leave them out."
             )
         return FrameRecords(as_records(data, domain), None)
     if domain is None and not discover:
@@ -132,6 +137,11 @@ def read_frame(
     like_persons = named_like_persons((name for name in names if name != item), domain)
     if person is None and like_persons:
         warnings.warn(f"the frame: {person_advice(like_persons)}.", PrivacyWarning, stacklevel=3)
+    ordered = ReadOptions(domain, person=person, item=item, time=time, discover=discover)
+    if ordered.reads_events:
+        return FrameRecords(*_events(data, ordered, persons), dtypes)
+    if persons is not None:
+        raise UsageError("`persons` has attributes of persons for a sequence; give a domain with one.")
     options = ReadOptions(person=person, item=item, rows_per_person=rows_per_person)
     if item is not None and person is None and item not in names:
         raise UsageError(
@@ -175,6 +185,38 @@ def _long(data: Any, options: ReadOptions) -> tuple[Records, Source]:
     records, source = read_with_discovery(options, lambda options: read_columns(columns, options))
     if is_list(frame_schema(data).field(item).type):  # samples hold lists as well
         source = replace(source, layout=Layout("basket", item=item))
+    return records, source
+
+
+def _events(data: Any, options: ReadOptions, persons: object) -> tuple[Records, Source]:
+    """Records of a frame with one event per row, or with lists of events."""
+    stated = options.public_domain
+    fields = {} if stated is None else {field.name: field for field in stated.fields}
+    lists = {options.item, options.time} if options.stated_shape == "long" else {options.time}
+
+    def convert(series: Any, name: str) -> Any:
+        if name in lists or name == options.item:
+            return column_of_items(series, name)
+        return column_of_field(series, name, fields.get(name))
+
+    def columns_of(frame: Any, names: Sequence[str | None]) -> Columns:
+        return frame_columns(frame, [name for name in names if name is not None], convert=convert)
+
+    attributes = None
+    if persons is not None:
+        frame = checked_frame(persons)
+        names = [name for name, field in fields.items() if field is not stated.sequence]  # type: ignore[union-attr]
+        attributes = columns_of(frame, [options.person, *names])
+        options = replace(options, persons=_FRAME)
+    own = [stated.fields[0].name] if options.item is None and stated is not None else []
+    columns = columns_of(data, [options.person, options.item, options.time, *own, *options.field_columns])
+    options = replace(options, shape=options.stated_shape or "basket")
+    records, source = read_columns(columns, options, attributes)
+    if source.shape == "long" and options.item in columns.lists:  # samples hold lists as well
+        shape: Shape = "basket" if len(records.domain.fields) == 1 else "wide"
+        schema = frame_schema(data)
+        if is_list(schema.field(options.item).type):
+            source = replace(source, layout=Layout(shape, item=options.item, time=options.time))
     return records, source
 
 

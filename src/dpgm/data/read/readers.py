@@ -125,9 +125,33 @@ def read_files(files: Sequence[Input], options: ReadOptions) -> tuple[Records, S
         if len(files) == 1 and name in ARRAYS:
             _refuse_options(files[0], name, options)
             return read_array(files[0], name, options)
-        return read_columns(columns_of_files(files, options), options)
+        return read_columns(columns_of_files(files, options), options, _columns_of_persons(options))
 
     return read_with_discovery(options, read)
+
+
+def _columns_of_persons(options: ReadOptions) -> Columns | None:
+    """The columns of the file with the attributes of persons, if there is one."""
+    if options.persons is None:
+        return None
+    domain = options.public_domain
+    if domain is None or domain.sequence is None or len(domain.fields) == 1:
+        raise UsageError(
+            "`persons` has attributes of persons; list them in a `domain`, beside a field of kind `sequence`."
+        )
+    attributes = tuple(field for field in domain.fields if field is not domain.sequence)
+    table = replace(domain, fields=attributes, unread=(), constraints=(), label=None, layout=None)
+    own = {
+        "shape": "wide",
+        "item": None,
+        "time": None,
+        "persons": None,
+        "count": None,
+        "format": None,
+        "member": None,
+    }
+    chosen = replace(options, domain=table, **own)  # type: ignore[arg-type]
+    return columns_of_files(located(options.persons, chosen), chosen)
 
 
 def _with_schema_domain(source: Input, options: ReadOptions) -> ReadOptions:
@@ -235,9 +259,9 @@ def read_with_discovery(
             raise UsageError(
                 "the domain leaves nothing to discover; leave out `discover`, or say `discover: true` in it."
             )
-        if domain.item_set is None or not domain.item_set.finds_labels:
+        if domain.item_set is None or domain.sequence is not None or not domain.item_set.finds_labels:
             return read(options)
-    elif not options.discover:
+    elif not options.discover or options.reads_events:
         return read(options)
     elif options.assume_public_items:
         raise UsageError("items are discovered or assumed public, not both; leave out one of the two options.")

@@ -16,13 +16,14 @@ from dpgm.data.open_records import OpenRecords, join_open
 from dpgm.data.read.person_ids import person_ids
 from dpgm.data.record_store import stored
 from dpgm.data.records import Records
-from dpgm.data.stores import UNLIMITED, MemoryLimit, disk_errors
+from dpgm.data.stores import UNLIMITED, MemoryLimit, NumberStore, disk_errors
 from dpgm.data.values import Place, as_texts
 from dpgm.errors import InputError
 
 _POWERS_OF_TEN = np.array([10**power for power in range(1, 19)], dtype=np.int64)
 _PARTITIONS = 64  # files, each read as a whole: so many times the memory limit, persons may take in all
 _SPLIT_AT_ONCE = 1 << 16  # rows
+_TAKEN_AT_ONCE = 1 << 16  # persons
 
 
 def join_records(parts: Iterator[Records], domain: Domain, memory_limit: MemoryLimit) -> Records:
@@ -36,7 +37,7 @@ def join_records(parts: Iterator[Records], domain: Domain, memory_limit: MemoryL
 class PersonRows:
     """All rows of some persons: their numbers in the file, increasing; the person and the code of each.
 
-    Persons are numbered from 0 in order of first appearance.
+    Persons are numbered from 0 in order of first appearance. A code may be several numbers (a structured array).
     """
 
     rows: NDArray[np.int64]
@@ -56,6 +57,7 @@ class Persons:
     def __init__(self, memory_limit: MemoryLimit = UNLIMITED) -> None:
         self._memory_limit = memory_limit
         self._parts: list[tuple[pa.Array, NDArray[Any]]] = []
+        self._code_type: np.dtype[Any] = np.dtype(np.int8)
         self._bytes_in_memory = self._rows_on_disk = 0
         self._files: list[tuple[BinaryIO, Any]] = []  # of each partition, the file and the Arrow stream into it
 
@@ -76,6 +78,7 @@ class Persons:
         numbers = _plain_numbers(column)
         persons = column.dictionary_encode() if numbers is None else numbers
         codes = np.zeros(len(persons), dtype=np.int8) if codes is None else codes
+        self._code_type = codes.dtype
         self._parts.append((persons, codes))
         self._bytes_in_memory += persons.nbytes + codes.nbytes
         limit = self._memory_limit.limit
@@ -100,7 +103,7 @@ class Persons:
             if not table.num_rows:
                 continue
             encoded = _single(table["person"]).dictionary_encode()
-            rows, codes = (_single(table[name]).to_numpy() for name in ("row", "code"))
+            rows, codes = _single(table["row"]).to_numpy(), _from_arrow(_single(table["code"]), self._code_type)
             yield PersonRows(rows, encoded.indices.to_numpy(), len(encoded.dictionary), codes)
 
     def _numbered(self) -> tuple[NDArray[np.int32], int]:
@@ -140,7 +143,7 @@ class Persons:
             order = np.argsort(share, kind="stable")
             texts = encoded.dictionary.take(encoded.indices.take(pa.array(order)))
             rows = pa.array(self._rows_on_disk + order)
-            batch = pa.record_batch([texts, rows, pa.array(codes[order])], names=["person", "row", "code"])
+            batch = pa.record_batch([texts, rows, _as_arrow(codes[order])], names=["person", "row", "code"])
             ends = np.searchsorted(share[order], np.arange(_PARTITIONS + 1))
             self._write(batch, ends.tolist())
             self._rows_on_disk += len(codes)
@@ -154,6 +157,37 @@ class Persons:
             for (_, writer), first, last in zip(self._files, ends[:-1], ends[1:], strict=True):
                 if last > first:
                     writer.write_batch(batch.slice(first, last - first))
+
+
+def _as_arrow(codes: NDArray[Any]) -> pa.Array:
+    """Numbers, or several per row as bytes."""
+    if codes.dtype.names is None:
+        return pa.array(codes)
+    width, data = codes.dtype.itemsize, pa.py_buffer(np.ascontiguousarray(codes))
+    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(codes), [None, data])
+
+
+def _from_arrow(column: pa.Array, code_type: np.dtype[Any]) -> NDArray[Any]:
+    """The inverse of `_as_arrow`."""
+    if code_type.names is None:
+        codes: NDArray[Any] = column.to_numpy()
+        return codes
+    data = column.buffers()[1]
+    return np.frombuffer(data, code_type, count=len(column), offset=column.offset * code_type.itemsize)
+
+
+def in_file_order(records: Records, first_rows: NumberStore, memory_limit: MemoryLimit) -> Records:
+    """The records of persons in order of the row in which each first appears."""
+    order = NumberStore(np.complex128, memory_limit.split(4))
+    rows = first_rows.finish()
+    for start in range(0, len(rows), _SPLIT_AT_ONCE):
+        part = rows[start : start + _SPLIT_AT_ONCE]
+        order.append(part + 1j * np.arange(start, start + len(part)))
+    sorted_rows = order.finish()
+    sorted_rows.sort()  # mapped from disk, this takes no memory
+    starts = range(0, len(records), _TAKEN_AT_ONCE)
+    parts = (records.take(sorted_rows[at : at + _TAKEN_AT_ONCE].imag.astype(np.int64)) for at in starts)
+    return join_records(parts, records.domain, memory_limit)
 
 
 def _single(column: pa.ChunkedArray) -> pa.Array:
