@@ -30,7 +30,7 @@ from dpgm.privacy.certificate import (
     strict_json,
 )
 from dpgm.privacy.events import Adjacency
-from dpgm.privacy.signatures import fingerprint, read_public_key
+from dpgm.privacy.keys import fingerprint, read_public_key
 from dpgm.privacy.untrusted_files import ReleaseFolder
 from dpgm.strategy.protocol import Generator
 from dpgm.strategy.settings import Settings
