@@ -21,7 +21,7 @@ from dpgm.privacy.sealing import OVERHEAD, seal, unseal
 from dpgm.strategy.settings import Config
 from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.part_files import PartFolder, write_part
-from dpgm.synthesis.parts import Part, Request, Waiting, fit_parts, measure_part
+from dpgm.synthesis.parts import Part, PartRequest, Waiting, fit_parts, measure_part
 from dpgm.synthesis.plan import make_plan
 from dpgm.synthesis.readme import MADE_IN_MEMORY, SEVERAL_PLACES
 from synthesis_data import IMAGES, SETS, TABLE, some_records
@@ -46,7 +46,7 @@ def measured(records, request, count, source=MADE_IN_MEMORY):
     """All parts that answer a request, each by a place that read the request from a file."""
     sent = request.to_json()
     return [
-        measure_part(share, source, Request.from_json(sent), number, count)
+        measure_part(share, source, PartRequest.from_json(sent), number, count)
         for number, share in enumerate(shares(records, count), 1)
     ]
 
@@ -111,7 +111,7 @@ def test_parts_give_the_release_of_one_pass(case, tmp_path, short_fits):
 @pytest.fixture
 def first_round():
     records = some_records(SETS, ROWS)
-    request = Request.first(make_plan(Config(1.0), ROWS, SETS), SETS)
+    request = PartRequest.first(make_plan(Config(1.0), ROWS, SETS), SETS)
     return records, request, measured(records, request, 3)
 
 
@@ -185,7 +185,7 @@ def test_a_place_reads_by_the_domain_of_the_request(first_round):
 def test_networks_are_refused_in_a_sentence():
     plan = make_plan(Config(1.0, model="vae"), ROWS, SETS)
     with pytest.raises(UsageError, match="fresh sample of the rows"):
-        Request.first(plan, SETS)
+        PartRequest.first(plan, SETS)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_a_request_that_is_none_is_refused(first_round, change):
     document = json.loads(first_round[1].to_json())
     change(document)
     with pytest.raises(ArtefactError):
-        Request.from_json(json.dumps(document, separators=(",", ":")) + "\n")
+        PartRequest.from_json(json.dumps(document, separators=(",", ":")) + "\n")
 
 
 # -- sealed files -------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from dpgm.data.atomic import check_output
 from dpgm.errors import UsageError
 
 if TYPE_CHECKING:
-    from dpgm.synthesis.parts import Request
+    from dpgm.synthesis.parts import PartRequest
     from dpgm.synthesis.release import Release
 
 
@@ -65,9 +65,9 @@ def _part(text: str) -> tuple[int, int]:
         raise UsageError(f"`part` must be K/N, such as 2/3; got {text!r}.") from None
 
 
-def _request(plan_file: Path | None, request_file: Path | None, options: "dpgm.ReadOptions") -> "Request":
+def _request(plan_file: Path | None, request_file: Path | None, options: "dpgm.ReadOptions") -> "PartRequest":
     from dpgm.synthesis.part_files import read_request
-    from dpgm.synthesis.parts import Request
+    from dpgm.synthesis.parts import PartRequest
 
     if (plan_file is None) == (request_file is None):
         raise UsageError("give `--plan` in the first round, and `--request` in later ones.")
@@ -76,7 +76,7 @@ def _request(plan_file: Path | None, request_file: Path | None, options: "dpgm.R
     if options.public_domain is None:
         raise UsageError("`--domain` is missing: all places must read their rows by the same domain.")
     assert plan_file is not None
-    return Request.first(dpgm.read_plan(plan_file), options.public_domain)
+    return PartRequest.first(dpgm.read_plan(plan_file), options.public_domain)
 
 
 def fit_of_sums(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dpgm.data.atomic import atomic_file
 from dpgm.errors import ArtefactError, UsageError
 from dpgm.privacy.untrusted_files import read_bytes
-from dpgm.synthesis.parts import LARGEST_FILE, Part, Request
+from dpgm.synthesis.parts import LARGEST_FILE, Part, PartRequest
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -22,7 +22,7 @@ def write_part(part: Part, path: Path, key: "X25519PublicKey") -> None:
         temporary.write_bytes(part.sealed(key))
 
 
-def write_request(request: Request, folder: Path) -> Path:
+def write_request(request: PartRequest, folder: Path) -> Path:
     """Write a request into the folder of the parts; returns its path."""
     path = folder / f"round-{request.round}{REQUEST_ENDING}"
     with atomic_file(path) as temporary:
@@ -30,9 +30,9 @@ def write_request(request: Request, folder: Path) -> Path:
     return path
 
 
-def read_request(path: Path) -> Request:
+def read_request(path: Path) -> PartRequest:
     """The request in a file; raises ArtefactError unless it is one."""
-    return Request.from_json(read_bytes(path, LARGEST_FILE).decode("utf-8", "replace"))
+    return PartRequest.from_json(read_bytes(path, LARGEST_FILE).decode("utf-8", "replace"))
 
 
 class PartFolder:
@@ -43,7 +43,7 @@ class PartFolder:
             raise UsageError(f"{folder} is not a folder; name the folder of the parts.")
         self._folder, self._key = folder, key
 
-    def __call__(self, request: Request, mechanism: str) -> Sequence[Part]:
+    def __call__(self, request: PartRequest, mechanism: str) -> Sequence[Part]:
         """The parts of the current round; those of earlier rounds may stay.
 
         Raises:

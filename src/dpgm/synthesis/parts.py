@@ -4,7 +4,7 @@ All that a fit asks of rows are sums. So each place can compute its share of a s
 adds noise once, and is charged once, as if the rows were in one file. What is asked next depends on what was released
 before; therefore a fit goes in rounds, one for each release:
 
-    request   <- plan, domain and the noisy values released so far: public, made by the curator (`Request`)
+    request   <- plan, domain and the noisy values released so far: public, made by the curator (`PartRequest`)
     part      <- the exact sum over the rows of one place, sealed to the curator's key (`measure_part`)
     round     <- all parts added up, noise added, charged (`fit_parts`)
 
@@ -67,7 +67,7 @@ Answer: TypeAlias = tuple[str, Tensor]  # the name of a mechanism, and what it r
 
 
 @dataclass(frozen=True)
-class Request:
+class PartRequest:
     """What a place needs to compute the next sum: the plan, the stated domain, and what was released so far.
 
     All of it is public: a plan is made before data are opened, and the answers are noisy. `seed` starts the public
@@ -85,7 +85,7 @@ class Request:
         self.plan.check_complete(self.domain)
 
     @classmethod
-    def first(cls, plan: Plan, domain: Domain, seed: int | None = None) -> "Request":
+    def first(cls, plan: Plan, domain: Domain, seed: int | None = None) -> "PartRequest":
         """The request of the first round, which every place can make by itself from plan and domain."""
         plan = Plan.from_json(plan.to_json())  # as places read it
         known = json.dumps([plan.to_json(), domain_to_plain(domain)], sort_keys=True).encode()
@@ -115,7 +115,7 @@ class Request:
         return json.dumps(document, separators=(",", ":"), ensure_ascii=False) + "\n"
 
     @classmethod
-    def from_json(cls, text: str) -> "Request":
+    def from_json(cls, text: str) -> "PartRequest":
         """Read a request; raises ArtefactError unless it is one."""
         document = strict_json(text, "the request", LARGEST_FILE)
         try:
@@ -185,7 +185,7 @@ def _source(plain: dict[str, Any]) -> Source:
 def measure_part(
     records: Records,
     source: Source,
-    request: Request,
+    request: PartRequest,
     part: int,
     of: int,
     *,
@@ -227,7 +227,7 @@ def measure_part(
     raise UsageError("all sums of this fit have been released; there is nothing left to measure.")
 
 
-def _check_place(records: Records, source: Source, request: Request) -> None:
+def _check_place(records: Records, source: Source, request: PartRequest) -> None:
     """Refuse rows that were not read as the request says."""
     if domain_to_plain(records.domain) != domain_to_plain(request.domain):
         raise UsageError("these rows were read with another domain than the request's; give the same `domain`.")
@@ -261,7 +261,7 @@ def _versions() -> list[str]:
 class Waiting(UsageError):
     """Parts of the current round are missing; `request` is what their places need."""
 
-    def __init__(self, request: Request, mechanism: str, have: Sequence[int], of: int | None) -> None:
+    def __init__(self, request: PartRequest, mechanism: str, have: Sequence[int], of: int | None) -> None:
         missing = "no part is there" if of is None else f"missing: {', '.join(map(str, _others(have, of)))} of {of}"
         super().__init__(f"round {request.round}, {mechanism}: {missing}.")
         self.request, self.mechanism, self.have, self.of = request, mechanism, tuple(have), of
@@ -271,13 +271,13 @@ def _others(have: Sequence[int], of: int) -> list[int]:
     return [part for part in range(1, of + 1) if part not in have]
 
 
-Collect: TypeAlias = Callable[[Request, str], Sequence[Part]]
+Collect: TypeAlias = Callable[[PartRequest, str], Sequence[Part]]
 
 
 class SumsGateway(CheckpointedGateway):
     """Answers from the parts that `collect` returns for a request and the name of a mechanism."""
 
-    def __init__(self, records: Records, *, request: Request, collect: Collect, **options: Any) -> None:
+    def __init__(self, records: Records, *, request: PartRequest, collect: Collect, **options: Any) -> None:
         super().__init__(records, **options)
         self.request, self._collect = request, collect
         self._call: Call | None = None
@@ -308,7 +308,7 @@ def _joined(parts: Sequence[Part]) -> tuple[list[Value], Tensor]:
     return list(place), total
 
 
-def _check_parts(parts: Sequence[Part], request: Request, call: Call) -> None:
+def _check_parts(parts: Sequence[Part], request: PartRequest, call: Call) -> None:
     """Refuse parts that are not all parts of one whole, computed alike; nothing was charged for them yet."""
     if not parts:
         raise Waiting(request, call.name, (), None)
@@ -377,10 +377,10 @@ def fit_parts(
     """
     randomness = SystemRandomness() if randomness is None else randomness
     seed = None if randomness.private else randomness.draws().initial_seed()
-    request = Request.first(plan, domain, seed)
+    request = PartRequest.first(plan, domain, seed)
     nobody, how_read = _no_records(domain), Path(checkpoint) / "how-parts-were-read.json"
 
-    def collected(request: Request, mechanism: str) -> Sequence[Part]:
+    def collected(request: PartRequest, mechanism: str) -> Sequence[Part]:
         parts = collect(request, mechanism)
         if parts and not how_read.exists():
             with atomic_file(how_read, private=True) as temporary:
