@@ -52,10 +52,10 @@ def main(options: Any) -> None:
         private, public = create_keys(Path(folder) / "curator", "seal")
         key = read_unsealing_key(private)
 
-        def collect(request: dpgm.PartRequest, mechanism: str) -> list[dpgm.Part]:
+        def collect(request: dpgm.PartRequest, mechanism: str) -> list[dpgm.MeasuredPart]:
             print(f"round {request.round}: {mechanism}")
             sealed = run(partial(measure, request=request.to_json(), public_key=public), jobs)
-            return [dpgm.Part.unsealed(content, key) for content in sealed]
+            return [dpgm.MeasuredPart.unsealed(content, key) for content in sealed]
 
         release = dpgm.fit_parts(plan, domain, collect, checkpoint=Path(folder) / "checkpoint")
     release.save(options.out)

@@ -20,14 +20,14 @@ KEYWORDS = READING / "keywords.py"
 # Headings of the Python page and the names below each; a public name that is in none of them fails a test.
 GROUPS = {
     "Fit, release, sample": (
-        "Synthesizer Config Plan make_plan read_plan Release load verify Verification Certificate Mechanism"
+        "Synthesizer Config Plan make_plan read_plan Release load verify Verification Certificate About Mechanism"
     ),
     "Data": (
         "Records Domain load_domain save_domain ReadOptions read_records read_source Source as_records RecordWriter "
         "write_records inspect_file simulate_transit simulate_cdr"
     ),
     "Fields of a domain": "ItemSet Categorical Numeric Date DateTime Boolean Image Identifier Ignored",
-    "Rows in several places": "measure_part fit_parts Part PartRequest",
+    "Rows in several places": "measure_part fit_parts MeasuredPart PartRequest",
     "Budget": "cost Ledger",
     "Evaluation": "evaluate Evaluation read_workload write_report clustering_accuracy",
     "Baselines and parts": "AnswerZero IndependentMarginals Mwem PrivateKernelKMeans FourierFeatures",

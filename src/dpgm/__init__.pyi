@@ -42,13 +42,14 @@ from dpgm.evaluation.results import Evaluation as Evaluation
 from dpgm.networks.kmeans_estimator import PrivateKernelKMeans as PrivateKernelKMeans
 from dpgm.networks.kmeans_estimator import clustering_accuracy as clustering_accuracy
 from dpgm.privacy.accountant import cost as cost
+from dpgm.privacy.certificate import About as About
 from dpgm.privacy.certificate import Certificate as Certificate
 from dpgm.privacy.events import Mechanism as Mechanism
 from dpgm.privacy.ledger import Ledger as Ledger
 from dpgm.report.html import write_report as write_report
 from dpgm.statistics.fourier_features import FourierFeatures as FourierFeatures
 from dpgm.strategy.settings import Config as Config
-from dpgm.synthesis.parts import Part as Part
+from dpgm.synthesis.parts import MeasuredPart as MeasuredPart
 from dpgm.synthesis.parts import PartRequest as PartRequest
 from dpgm.synthesis.parts import fit_parts as fit_parts
 from dpgm.synthesis.parts import measure_part as measure_part

@@ -1005,7 +1005,7 @@ def run_case(case: Case, pairs: int, seed: int, folder: Path) -> Counter[str]:
 def small_blocks(size: int) -> Iterator[None]:
     """Read in blocks of `size` bytes and chunks of one to three rows, so that a case crosses many block boundaries."""
     settings = (
-        (dpgm.data.formats.lines, "BLOCK", size),
+        (dpgm.data.formats.lines, "BLOCK_BYTES", size),
         (dpgm.data.formats.parquet, "_BATCH", 3),
         (dpgm.data.formats.json_lines, "_ROWS", 1),
         (dpgm.data.formats.excel, "_ROWS", 2),

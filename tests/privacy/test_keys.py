@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from dpgm.cli.app import load_commands, run
 from dpgm.errors import DiskError, UsageError
 from dpgm.privacy import keys as module
-from dpgm.privacy.keys import create_keys, fingerprint, read_private_key, read_public_key
+from dpgm.privacy.keys import create_keys, key_fingerprint, read_private_key, read_public_key
 
 load_commands()
 
@@ -24,7 +24,7 @@ def test_keys_are_made_once_and_the_private_one_is_private(tmp_path, keys):
     assert (private.name, public.name) == ("office.key", "office.pub")
     assert private.stat().st_mode & 0o777 == 0o600
     assert read_private_key(private).public_key() == read_public_key(public)
-    assert len(fingerprint(read_public_key(public))) == 16
+    assert len(key_fingerprint(read_public_key(public))) == 16
     with pytest.raises(UsageError, match="never replaced"):
         create_keys(tmp_path / "office")
     private.unlink()

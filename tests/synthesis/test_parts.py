@@ -21,7 +21,7 @@ from dpgm.privacy.sealing import OVERHEAD, seal, unseal
 from dpgm.strategy.settings import Config
 from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.part_files import PartFolder, write_part
-from dpgm.synthesis.parts import Part, PartRequest, Waiting, fit_parts, measure_part
+from dpgm.synthesis.parts import MeasuredPart, PartRequest, Waiting, fit_parts, measure_part
 from dpgm.synthesis.plan import make_plan
 from dpgm.synthesis.readme import MADE_IN_MEMORY, SEVERAL_PLACES
 from synthesis_data import IMAGES, SETS, TABLE, some_records
@@ -242,7 +242,7 @@ def test_files_of_parts_are_private_and_any_change_is_seen(first_round, tmp_path
         file.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
         with pytest.raises(ArtefactError, match=r"1\.sums: .*get this part again"):
             collect(request, "record lengths")
-    file.write_bytes(Part.sealed(_changed(parts[0], request="0" * 64), read_sealing_key(keys[1])))
+    file.write_bytes(MeasuredPart.sealed(_changed(parts[0], request="0" * 64), read_sealing_key(keys[1])))
     with pytest.raises(ArtefactError, match="answers another request"):
         collect(request, "record lengths")
 

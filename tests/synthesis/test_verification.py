@@ -298,7 +298,7 @@ def test_a_huge_file_is_refused_without_being_read(folder, name, monkeypatch):
     """A terabyte that takes no room on the disk: hashing it would take hours."""
     with (folder / name).open("r+b") as file:
         file.truncate(2**40)
-    monkeypatch.setitem(verification.LARGEST, "domain.json", 10**6)  # 200 MB of zeros are slow to read
+    monkeypatch.setitem(verification.LARGEST_FILES, "domain.json", 10**6)  # 200 MB of zeros are slow to read
     try:
         assert not dpgm.verify(folder).ok
     except ArtefactError:
@@ -464,7 +464,8 @@ def test_what_was_checked_is_what_is_opened(folder, original, switched, unverifi
     assert release.certificate == load(original).certificate
     before, now = load(original).generator.state(), release.generator.state()
     assert all(bool((before[name] == now[name]).all()) for name in before)
-    needed = {"certificate.json", "domain.json", "model.safetensors"} | ({"README.md"} if not unverified else set())
+    needed = {"certificate.json", "domain.json", "model.safetensors"}
+    needed |= set() if unverified else {"README.md", "certificate.html"}
     assert sorted(switched) == sorted(needed)  # each once
 
 

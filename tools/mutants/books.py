@@ -5,7 +5,7 @@ from mutant import Mutant, Patch
 BYTES = (
     "tests/synthesis/test_whole_fits.py::test_every_byte_that_a_fit_leaves_behind_or_prints_follows_from_its_noisy_values",
 )
-CERTIFY = "dpgm.synthesis.synthesizer:_certify"
+CERTIFY = "dpgm.synthesis.certified_fit:certify"
 RESERVE = "dpgm.privacy.ledger:Ledger.reserve"
 PASSED = "dpgm.mechanisms.threshold:passed"
 
@@ -20,6 +20,7 @@ MUTANTS = (
                 "replace_one_epsilon(gateway.spent, plan.delta)",
                 "replace_one_epsilon(plan.mechanisms, plan.delta)",
             ),
+            Patch(CERTIFY, "odds(gateway.spent, plan.delta)", "odds(plan.mechanisms, plan.delta)"),
             Patch(CERTIFY, "gateway.spent", "plan.mechanisms"),
         ),
         ("tests/synthesis/test_proofs.py::test_the_certificate_lists_what_ran",),
@@ -115,8 +116,8 @@ MUTANTS = (
         (
             Patch(
                 "dpgm.data.formats.delimited:_is_header",
-                'is_number(cell) or cell.lower() in ("true", "false")',
-                "is_number(cell)",
+                'is_number_text(cell) or cell.lower() in ("true", "false")',
+                "is_number_text(cell)",
             ),
         ),
         ("tests/data/read/test_reading_rules.py::test_a_first_line_of_truth_values_is_not_published_as_names",),
@@ -160,7 +161,7 @@ MUTANTS = (
     Mutant(
         54,
         "all of delta for the noise, although thresholds have taken some",
-        (Patch("dpgm.privacy.accountant:_Normal.left", "delta - self.thresholds", "delta"),),
+        (Patch("dpgm.privacy.accountant:NormalForm.left", "delta - self.thresholds", "delta"),),
         ("tests/privacy/test_thresholds.py",),
     ),
     Mutant(
@@ -213,7 +214,7 @@ MUTANTS = (
         "a fingerprint of the rows under a key that anyone knows",
         (
             Patch(
-                "dpgm.synthesis.fingerprint:fingerprint",
+                "dpgm.synthesis.fingerprint:rows_fingerprint",
                 'parallel.bytes_from_first(_key() or b"")',
                 'parallel.bytes_from_first(_key() or b"") and b"dpgm"',
             ),

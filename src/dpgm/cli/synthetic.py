@@ -285,7 +285,7 @@ def print_columns(made: "dpgm.Evaluation") -> None:
     from rich.table import Table
 
     from dpgm.evaluation.column_checks import column_faults, columns_off
-    from dpgm.evaluation.raw_columns import value_text
+    from dpgm.evaluation.raw_columns import figure_text
     from dpgm.evaluation.sentences import share_text
 
     off = columns_off(made)
@@ -298,7 +298,7 @@ def print_columns(made: "dpgm.Evaluation") -> None:
     table.add_column("")
     for column in listed[:_SHOWN_COLUMNS]:
         middles = [
-            value_text(column.kind, side.median) if side.quantiles else ""
+            figure_text(column.kind, side.median) if side.quantiles else ""
             for side in (column.real, column.synthetic)
         ]
         shares = _change(share_text(column.real_mode_share), share_text(column.synthetic_mode_share))

@@ -13,8 +13,8 @@ from dpgm.evaluation.findings import (
     CLOSE,
     NAMED,
     ROUGH,
-    RULES,
     USEFUL,
+    VERDICT_RULES,
     Finding,
     Findings,
     VerdictRules,
@@ -24,7 +24,7 @@ from dpgm.evaluation.findings import (
 from dpgm.evaluation.results import Evaluation
 
 
-def column_faults(column: ColumnComparison, rules: VerdictRules = RULES) -> tuple[Finding, ...]:
+def column_faults(column: ColumnComparison, rules: VerdictRules = VERDICT_RULES) -> tuple[Finding, ...]:
     """What is off in one column; empty if nothing is.
 
     A column that is empty in nearly all real rows is judged by its share of missing values alone.
@@ -39,7 +39,7 @@ def column_faults(column: ColumnComparison, rules: VerdictRules = RULES) -> tupl
     return tuple(faults)
 
 
-def columns_off(evaluation: Evaluation, rules: VerdictRules = RULES) -> tuple[ColumnComparison, ...]:
+def columns_off(evaluation: Evaluation, rules: VerdictRules = VERDICT_RULES) -> tuple[ColumnComparison, ...]:
     """The columns with a fault, sorted by how far their worst figure exceeds its limit."""
 
     def badness(column: ColumnComparison) -> float:

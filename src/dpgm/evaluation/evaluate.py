@@ -36,7 +36,7 @@ from dpgm.evaluation.counting_queries import (
 )
 from dpgm.evaluation.downstream import downstream
 from dpgm.evaluation.file_inputs import file_inputs
-from dpgm.evaluation.findings import RULES
+from dpgm.evaluation.findings import VERDICT_RULES
 from dpgm.evaluation.groups import compare_groups
 from dpgm.evaluation.inputs import (
     Inputs,
@@ -53,10 +53,10 @@ from dpgm.evaluation.results import (
     DataFacts,
     DataKind,
     Evaluation,
-    Items,
+    ItemFigures,
     Learning,
     NotComputed,
-    Pictures,
+    PictureFigures,
     QueryRow,
     Relations,
     Samples,
@@ -66,7 +66,7 @@ from dpgm.evaluation.traits import traits_of
 
 SYNTHETIC = "synthetic"  # name of the data under evaluation among the methods; the others are baselines
 ANSWER_ZERO, INDEPENDENT = "answer 0", "independent"
-LENGTHS = (1, 2, 3, 4)
+QUERY_LENGTHS = (1, 2, 3, 4)
 _SAMPLED_RECORDS = 12
 _MOST_DRAWN = 500_000  # records of the baseline: enough for counts of 0.1 % of them; millions would be slow to draw
 
@@ -196,11 +196,11 @@ def evaluate_inputs(
 
 def summary_table(evaluation: Evaluation) -> tuple[tuple[str, ...], list[tuple[str | float | None, ...]]]:
     """Header and one row per method: errors of popular queries of 1-4 items, and distance of record lengths."""
-    header = ("method", *(f"pop{length}" for length in LENGTHS), "lengths")
+    header = ("method", *(f"pop{length}" for length in QUERY_LENGTHS), "lengths")
     rows: list[tuple[str | float | None, ...]] = []
     counting, variation = evaluation.counting, evaluation.items.length_variation
     for method in (SYNTHETIC, *counting.baselines):
-        errors = [counting.means(length).get(method) for length in LENGTHS]
+        errors = [counting.means(length).get(method) for length in QUERY_LENGTHS]
         rows.append((method, *errors, variation.get(method)))
     return header, rows
 
@@ -243,7 +243,7 @@ def _query_rows(
     metrics: _Metrics,
 ) -> tuple[QueryRow, ...]:
     workloads: list[tuple[Workload, str, Queries, tuple[Reading, ...]]] = []
-    for length in LENGTHS:
+    for length in QUERY_LENGTHS:
         popular = metrics(f"popular queries of {length} items", popular_queries, real, length, seed=seed)
         if popular is not None:
             workloads.append(("popular", str(length), popular, ("all", "any") if length > 1 else ("all",)))
@@ -275,7 +275,7 @@ def _default_baseline(real: Records, epsilon: float, delta: float, seed: int) ->
 
 def _items(
     real: Records, synthetic: Records, methods: Mapping[str, Records], kind: DataKind, metrics: _Metrics
-) -> Items:
+) -> ItemFigures:
     lengths = metrics("record lengths", marginals.record_lengths, real, synthetic)
     single = marginals.one_way(real, synthetic)
     best, worst = marginals.best_and_worst(single, real.domain)
@@ -286,7 +286,7 @@ def _items(
     else:
         co_occurrence = metrics("co-occurrence heat maps", marginals.co_occurrence, real, synthetic)
         frequent_sets = metrics("frequent item sets", marginals.frequent_sets, real, synthetic)
-    return Items(
+    return ItemFigures(
         single=single,
         best=best,
         worst=worst,
@@ -303,9 +303,9 @@ def _length_variation(real: Records, methods: Mapping[str, Records]) -> dict[str
     return {name: marginals.record_lengths(real, records).total_variation for name, records in methods.items()}
 
 
-def _pictures(real: Records, synthetic: Records) -> Pictures:
+def _pictures(real: Records, synthetic: Records) -> PictureFigures:
     label_images = (marginals.mean_images(real), marginals.mean_images(synthetic))
-    return Pictures(marginals.image_figures(real, synthetic, label_images), label_images)
+    return PictureFigures(marginals.image_figures(real, synthetic, label_images), label_images)
 
 
 def _raw_metrics(
@@ -333,7 +333,9 @@ def _relations(
     traits = traits_of(raw.columns, inputs.real, inputs.synthetic)
     ranks = metrics("rank correlations", rank_relations, traits)
     comparisons = 0 if ranks is None else ranks.comparisons
-    groups = metrics("groups of rows", compare_groups, traits, RULES.shares.close, RULES.false_alarm, comparisons)
+    groups = metrics(
+        "groups of rows", compare_groups, traits, VERDICT_RULES.shares.close, VERDICT_RULES.false_alarm, comparisons
+    )
     return Relations(pairs, correlated, broken_orders(raw.columns), ranks, groups)
 
 

@@ -12,9 +12,10 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgm.arrays import Codes, Floats
 from dpgm.data.kinds.base import ColumnKind
-from dpgm.evaluation.shares import Floats, angles, beyond, deviances, needed_evidence
-from dpgm.evaluation.traits import Codes, Trait
+from dpgm.evaluation.shares import angles, beyond, deviances, needed_evidence
+from dpgm.evaluation.traits import Trait
 
 Outcome: TypeAlias = Literal["value", "missing", "up_to"]
 _SMALLEST_SHARE, _SMALLEST_ROWS = 0.005, 100  # a group is judged from here on, whichever is less ...

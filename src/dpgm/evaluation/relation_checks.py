@@ -25,7 +25,7 @@ def check_relations(evaluation: Evaluation, rules: VerdictRules) -> Findings:
         yield graded("relations_match", CLOSE, {"count": ranks.comparisons})
 
 
-def check_shares(evaluation: Evaluation, rules: VerdictRules) -> Findings:
+def check_value_shares(evaluation: Evaluation, rules: VerdictRules) -> Findings:
     """Shares of values that are off in all rows, of columns about which nothing else has been said."""
     if (groups := evaluation.relations.groups) is None:
         return

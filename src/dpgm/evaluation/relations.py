@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import rankdata
 
-from dpgm.evaluation.shares import Floats, beyond
+from dpgm.arrays import Floats
+from dpgm.evaluation.shares import beyond
 from dpgm.evaluation.traits import Trait
 
 _FEWEST = 20  # rows with both values, on either side; fewer say nothing about a relation

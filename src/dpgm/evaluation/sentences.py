@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from dpgm.data.labels import OTHER
 from dpgm.evaluation.findings import CLOSE, COPIES, NAMED, ROUGH, USEFUL, Finding
-from dpgm.evaluation.raw_columns import value_text
+from dpgm.evaluation.raw_columns import figure_text
 from dpgm.validation import counted
 
 _HEADLINES = {
@@ -118,7 +118,7 @@ def column_fault(fault: Finding) -> str:
         case "median" | "mean":
             return f"the {fault.kind} is {_value(about, synthetic)} instead of {_value(about, real)}"
         case "deviation":
-            texts = [f"{value_text('number', value)}{days}" for value in (synthetic, real)]
+            texts = [f"{figure_text('number', value)}{days}" for value in (synthetic, real)]
             return f"the standard deviation is {texts[0]} instead of {texts[1]}"
         case "below" | "above":
             side = "below the smallest" if fault.kind == "below" else "above the largest"
@@ -135,7 +135,7 @@ def column_fault(fault: Finding) -> str:
 
 
 def _value(kind: str, number: float) -> str:
-    return value_text("date" if kind == "date" else "number", number)
+    return figure_text("date" if kind == "date" else "number", number)
 
 
 def _lacking_columns(found: Finding) -> str:
@@ -157,7 +157,7 @@ def _columns_match(found: Finding) -> str:
 def _rounding(found: Finding) -> str:
     what = "on a Saturday or Sunday"
     if found.kind == "rounding":
-        what = f"multiples of {value_text('number', found.numbers['size'])}"
+        what = f"multiples of {figure_text('number', found.numbers['size'])}"
     shares = [share_text(found.numbers[side]) for side in ("synthetic", "real")]
     return f"{found.subject[0]}: {shares[0]} of the values are {what} instead of {shares[1]}."
 

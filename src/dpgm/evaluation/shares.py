@@ -7,13 +7,10 @@ twice the log likelihood ratio. By Chernoff's bound, equal populations exceed a 
 comparisons with a probability of about a at most, however small the counts are.
 """
 
-from typing import TypeAlias
-
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import xlogy
 
-Floats: TypeAlias = NDArray[np.float64]
+from dpgm.arrays import Floats
 
 
 def needed_evidence(comparisons: int, false_alarm: float) -> float:

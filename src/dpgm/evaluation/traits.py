@@ -9,18 +9,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpgm.arrays import Codes, Floats
 from dpgm.data.kinds.base import ColumnKind
 from dpgm.data.records import Records
-from dpgm.evaluation.raw_columns import RawColumn, value_text
-from dpgm.evaluation.shares import Floats
+from dpgm.evaluation.raw_columns import RawColumn, figure_text
 
-Codes: TypeAlias = NDArray[np.int64]
-MOST_ROWS = 100_000  # rows of each side, evenly spread: more would not change what is found
+MOST_ROWS_JUDGED = 100_000  # rows of each side, evenly spread: more would not change what is found
 _CELLS = 48  # ordered values are divided into about so many cells: a cell then holds 2 % of the rows
 _COARSE = 8  # ... and into about so many groups
 _MOST_VALUES = 50  # most frequent categories; the others are merged
@@ -116,16 +113,16 @@ class Trait:
             label = self.labels[first - self.in_order]
             return f"{self.name} missing" if first == self.missing else f"{self.name} = {label}"
         low, high = self.lows[first], self.highs[first if last is None else last]
-        texts = [value_text(self.kind, float(value)) for value in (low, high)]
+        texts = [figure_text(self.kind, float(value)) for value in (low, high)]
         return f"{self.name} = {texts[0]}" if low == high else f"{self.name} from {texts[0]} to {texts[1]}"
 
     def up_to(self, cell: int) -> str:
         """The values up to the end of a cell, in words."""
-        return f"{self.name} up to {value_text(self.kind, float(self.highs[cell]))}"
+        return f"{self.name} up to {figure_text(self.kind, float(self.highs[cell]))}"
 
     def above(self, cell: int) -> str:
         """The values above a cell, in words."""
-        return f"{self.name} above {value_text(self.kind, float(self.highs[cell]))}"
+        return f"{self.name} above {figure_text(self.kind, float(self.highs[cell]))}"
 
 
 def traits_of(columns: Sequence[RawColumn], real: Records, synthetic: Records) -> tuple[Trait, ...]:
@@ -182,7 +179,7 @@ def category(
 
 
 def _thinned(column: RawColumn) -> RawColumn:
-    sides = [side[:: -(-len(side) // MOST_ROWS) or 1] for side in column.sides]
+    sides = [side[:: -(-len(side) // MOST_ROWS_JUDGED) or 1] for side in column.sides]
     return RawColumn(column.name, column.kind, (sides[0], sides[1]), column.labels, column.specials)
 
 
@@ -198,7 +195,7 @@ def _column_traits(column: RawColumn) -> Iterator[Trait]:
         return
     if column.kind == "number":
         plain = [np.where(np.isin(side, column.specials), np.nan, side) for side in column.sides]
-        names = (*(f"multiples of {value_text('number', step)}" for step in _STEPS), "finer values")
+        names = (*(f"multiples of {figure_text('number', step)}" for step in _STEPS), "finer values")
         yield category(f"rounding of {name}", names, [_step_codes(side) for side in plain], source, alone=True)
         return
     days = [np.floor(side) for side in column.sides]
@@ -249,7 +246,9 @@ def _durations(dates: Sequence[RawColumn]) -> Iterator[Trait]:
 def _item_traits(real: Records, synthetic: Records) -> list[Trait]:
     """The number of items of every field of lists, and whether a list holds each of the most frequent items."""
     found = []
-    sides = [side.take(np.arange(0, len(side), -(-len(side) // MOST_ROWS) or 1)) for side in (real, synthetic)]
+    sides = [
+        side.take(np.arange(0, len(side), -(-len(side) // MOST_ROWS_JUDGED) or 1)) for side in (real, synthetic)
+    ]
     for field, block in zip(real.domain.fields, real.domain.blocks, strict=True):
         if not field.is_set:
             continue
@@ -283,7 +282,7 @@ def _ordered(
     raw = np.concatenate(sides)
     for at, value in enumerate(known):
         codes[raw == value] = width + at
-    labels = [value_text(kind, value) for value in known]
+    labels = [figure_text(kind, value) for value in known]
     has_missing = bool(np.isnan(raw).any())
     missing = width + len(known) if has_missing else None
     first = np.flatnonzero(np.diff(cell_of, prepend=-1))

@@ -17,7 +17,7 @@ from dpgm.evaluation.column_checks import (
     columns_off,
     lacking_columns,
 )
-from dpgm.evaluation.findings import COPIES, ROUGH, RULES, Finding, Findings, VerdictRules
+from dpgm.evaluation.findings import COPIES, ROUGH, VERDICT_RULES, Finding, Findings, VerdictRules
 from dpgm.evaluation.record_checks import (
     check_copies,
     check_counts,
@@ -27,7 +27,7 @@ from dpgm.evaluation.record_checks import (
     check_lost_items,
     check_real_not_empty,
 )
-from dpgm.evaluation.relation_checks import check_groups, check_relations, check_shares
+from dpgm.evaluation.relation_checks import check_groups, check_relations, check_value_shares
 from dpgm.evaluation.results import Evaluation, plain_values
 from dpgm.evaluation.sentences import headline, sentence
 
@@ -37,7 +37,7 @@ _CHECKS: tuple[Callable[[Evaluation, VerdictRules], Findings], ...] = (
     check_real_not_empty,
     check_columns,
     check_rounding_and_weekdays,
-    check_shares,
+    check_value_shares,
     check_relations,
     check_groups,
     check_counts,
@@ -88,7 +88,7 @@ class Verdict:
         return {"grade": self.grade, "headline": self.headline, "findings": found}
 
 
-def verdict(evaluation: Evaluation, rules: VerdictRules = RULES) -> Verdict:
+def verdict(evaluation: Evaluation, rules: VerdictRules = VERDICT_RULES) -> Verdict:
     """Judge an evaluation: no grade is better than the worst of its findings."""
     findings = [finding for check in _CHECKS for finding in check(evaluation, rules)]
     findings.sort(key=lambda finding: finding.level != COPIES)  # copies come first

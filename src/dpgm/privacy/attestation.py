@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpgm.errors import ArtefactError
-from dpgm.privacy.certificate import CERTIFICATE_NAME, LARGEST_CERTIFICATE, Certificate, strict_json
+from dpgm.privacy.certificate import CERTIFICATE_FORMAT, CERTIFICATE_NAME, LARGEST_CERTIFICATE, Certificate
+from dpgm.privacy.strict_json import strict_json
 from dpgm.privacy.untrusted_files import ReleaseFolder
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 ATTESTATION_NAME = "certificate.intoto.jsonl"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
-PREDICATE_TYPE = "urn:dpgm:privacy-certificate:2"  # the number is the format of the certificate
+PREDICATE_TYPE = f"urn:dpgm:privacy-certificate:{CERTIFICATE_FORMAT}"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 SIGNATURE_BYTES = 64  # of Ed25519
 MOST_SIGNATURES = 20

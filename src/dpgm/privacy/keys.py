@@ -119,7 +119,7 @@ def _read_public(path: Path, purpose: Purpose) -> Any:
     return key
 
 
-def fingerprint(key: "Ed25519PublicKey") -> str:
+def key_fingerprint(key: "Ed25519PublicKey") -> str:
     """A short name of a public key, to compare over the telephone."""
     return hashlib.sha256(key.public_bytes_raw()).hexdigest()[:16]
 

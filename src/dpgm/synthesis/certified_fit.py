@@ -13,6 +13,7 @@ from dpgm.kernels.agreement import agree
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.privacy.accountant import ACCOUNTANT, cost, replace_one_epsilon
 from dpgm.privacy.certificate import Certificate, LedgerMark
+from dpgm.privacy.odds import odds
 from dpgm.strategy.protocol import Generator, RunContext
 from dpgm.synthesis.books import Books
 from dpgm.synthesis.domain_discovery import discover_domain, discovery_statements
@@ -83,5 +84,6 @@ def certify(
         warnings=() if private else (SEEDED,),
         statements=(*statements_of(source, found, domain), *stated),
         plan=plan.public_numbers(domain),
+        odds=odds(gateway.spent, plan.delta),
         ledger=mark,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dpgm.data.atomic import atomic_file
 from dpgm.errors import ArtefactError, UsageError
 from dpgm.privacy.untrusted_files import read_bytes
-from dpgm.synthesis.parts import LARGEST_FILE, Part, PartRequest
+from dpgm.synthesis.parts import LARGEST_FILE, MeasuredPart, PartRequest
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 PART_ENDING, REQUEST_ENDING = ".sums", ".request.json"
 
 
-def write_part(part: Part, path: Path, key: "X25519PublicKey") -> None:
+def write_part(part: MeasuredPart, path: Path, key: "X25519PublicKey") -> None:
     """Write a part, sealed to the curator's key and readable by its owner alone."""
     with atomic_file(path, private=True) as temporary:
         temporary.write_bytes(part.sealed(key))
@@ -43,7 +43,7 @@ class PartFolder:
             raise UsageError(f"{folder} is not a folder; name the folder of the parts.")
         self._folder, self._key = folder, key
 
-    def __call__(self, request: PartRequest, mechanism: str) -> Sequence[Part]:
+    def __call__(self, request: PartRequest, mechanism: str) -> Sequence[MeasuredPart]:
         """The parts of the current round; those of earlier rounds may stay.
 
         Raises:
@@ -55,7 +55,7 @@ class PartFolder:
         parts = []
         for path in sorted(self._folder.glob(f"*{PART_ENDING}")):
             try:
-                part = Part.unsealed(read_bytes(path, LARGEST_FILE), self._key)
+                part = MeasuredPart.unsealed(read_bytes(path, LARGEST_FILE), self._key)
             except ArtefactError as error:
                 raise ArtefactError(f"{path}: {str(error).rstrip('.')}; get this part again.") from None
             if part.heading["request"] == request.digest:

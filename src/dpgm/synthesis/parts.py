@@ -41,9 +41,9 @@ from dpgm.mechanisms.parts import NextSum, PartGateway, refuse_samples
 from dpgm.mechanisms.query import Query
 from dpgm.mechanisms.randomness import Randomness, SystemRandomness
 from dpgm.mechanisms.threshold import Value
-from dpgm.privacy.certificate import strict_json
 from dpgm.privacy.ledger import Ledger
 from dpgm.privacy.sealing import seal, unseal
+from dpgm.privacy.strict_json import strict_json
 from dpgm.strategy.protocol import Progress, RunContext, silent
 from dpgm.synthesis.books import Books, CheckpointedGateway
 from dpgm.synthesis.certified_fit import certify, discover_and_fit
@@ -141,7 +141,7 @@ class PartRequest:
 
 
 @dataclass(frozen=True)
-class Part:
+class MeasuredPart:
     """The exact sum of one part of the rows: a secret of that place and the curator.
 
     `heading` is public: the request it answers, which part it is, and how it was computed.
@@ -161,7 +161,7 @@ class Part:
         return _BEGINNING + heading + seal(secret + b"\n" + numbers, heading, key)
 
     @classmethod
-    def unsealed(cls, content: bytes, key: "X25519PrivateKey") -> "Part":
+    def unsealed(cls, content: bytes, key: "X25519PrivateKey") -> "MeasuredPart":
         """Read a part; raises ArtefactError unless it is one that was sealed to this key."""
         heading_text, _, sealed = content.removeprefix(_BEGINNING).partition(b"\n")
         if not content.startswith(_BEGINNING):
@@ -190,7 +190,7 @@ def measure_part(
     of: int,
     *,
     randomness: Randomness | None = None,
-) -> Part:
+) -> MeasuredPart:
     """The exact sum that a request asks for, over the rows of this place.
 
     Args:
@@ -223,7 +223,7 @@ def measure_part(
     except NextSum as asked:
         heading = _facts(asked.call, asked.query, asked.exact) | {"request": request.digest, "part": part, "of": of}
         labels = None if asked.labels is None else tuple(asked.labels)
-        return Part(heading, len(records), source, asked.exact, labels)
+        return MeasuredPart(heading, len(records), source, asked.exact, labels)
     raise UsageError("all sums of this fit have been released; there is nothing left to measure.")
 
 
@@ -271,7 +271,7 @@ def _others(have: Sequence[int], of: int) -> list[int]:
     return [part for part in range(1, of + 1) if part not in have]
 
 
-Collect: TypeAlias = Callable[[PartRequest, str], Sequence[Part]]
+Collect: TypeAlias = Callable[[PartRequest, str], Sequence[MeasuredPart]]
 
 
 class SumsGateway(CheckpointedGateway):
@@ -298,7 +298,7 @@ class SumsGateway(CheckpointedGateway):
         return total
 
 
-def _joined(parts: Sequence[Part]) -> tuple[list[Value], Tensor]:
+def _joined(parts: Sequence[MeasuredPart]) -> tuple[list[Value], Tensor]:
     """The values of all parts, each once, and their sums."""
     values = [part.labels or () for part in parts]
     place = {value: at for at, value in enumerate(dict.fromkeys(value for labels in values for value in labels))}
@@ -308,7 +308,7 @@ def _joined(parts: Sequence[Part]) -> tuple[list[Value], Tensor]:
     return list(place), total
 
 
-def _check_parts(parts: Sequence[Part], request: PartRequest, call: Call) -> None:
+def _check_parts(parts: Sequence[MeasuredPart], request: PartRequest, call: Call) -> None:
     """Refuse parts that are not all parts of one whole, computed alike; nothing was charged for them yet."""
     if not parts:
         raise Waiting(request, call.name, (), None)
@@ -380,7 +380,7 @@ def fit_parts(
     request = PartRequest.first(plan, domain, seed)
     nobody, how_read = _no_records(domain), Path(checkpoint) / "how-parts-were-read.json"
 
-    def collected(request: PartRequest, mechanism: str) -> Sequence[Part]:
+    def collected(request: PartRequest, mechanism: str) -> Sequence[MeasuredPart]:
         parts = collect(request, mechanism)
         if parts and not how_read.exists():
             with atomic_file(how_read, private=True) as temporary:

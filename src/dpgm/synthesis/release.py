@@ -21,6 +21,7 @@ from dpgm.privacy.certificate import (
 )
 from dpgm.privacy.untrusted_files import ReleaseFolder
 from dpgm.strategy.protocol import Generator
+from dpgm.synthesis.certificate_page import PAGE_NAME, certificate_page
 from dpgm.synthesis.conditioning import Where
 from dpgm.synthesis.readme import release_readme
 from dpgm.synthesis.sampling import Sample, with_layout
@@ -92,7 +93,9 @@ class Release:
             for name, content in contents.items():
                 (folder / name).write_bytes(content)
             hashes = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
-            written = replace(self.certificate, files=hashes).to_json().encode()
+            certificate = replace(self.certificate, files=hashes)
+            written = certificate.to_json().encode()
+            (folder / PAGE_NAME).write_text(certificate_page(certificate), "utf-8")
             if key is not None:
                 (folder / ATTESTATION_NAME).write_text(attest(written, key), "utf-8")
             # The certificate comes last: a folder without one is not a release.

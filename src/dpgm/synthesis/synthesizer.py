@@ -35,6 +35,7 @@ from dpgm.kernels.agreement import agree, all_or_none
 from dpgm.kernels.devices import full_precision
 from dpgm.mechanisms.randomness import Randomness, SystemRandomness
 from dpgm.notebook import html_table
+from dpgm.privacy.certificate import About
 from dpgm.privacy.keys import read_private_key
 from dpgm.privacy.ledger import Ledger
 from dpgm.strategy.protocol import Progress, RunContext, reporting
@@ -43,10 +44,10 @@ from dpgm.synthesis.books import Books
 from dpgm.synthesis.certified_fit import certify, discover_and_fit
 from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.conditioning import Where
-from dpgm.synthesis.estimate import check_memory
 from dpgm.synthesis.joint import facts_of_fit, plan_of_first, refuse_same_rows
+from dpgm.synthesis.memory import check_memory
 from dpgm.synthesis.plan import Plan, make_plan
-from dpgm.synthesis.readme import MADE_IN_MEMORY
+from dpgm.synthesis.readme import LOOKED, MADE_IN_MEMORY
 from dpgm.synthesis.release import Release
 from dpgm.synthesis.strategies import check_model
 from dpgm.validation import near
@@ -57,7 +58,7 @@ class Synthesizer:
 
     Args:
         epsilon: the privacy budget.
-        delta: the probability that the guarantee leaves open; by default 1 / (10 x number of records).
+        delta: the slack in the promise; by default 1 / (10 x number of records).
         clusters: number of networks in a mixture; by default chosen from the number of records.
         model: `auto` (chosen by the domain), `products`, `image`, `vae`, `rbm`, `independent` or `mwem`.
         preset: `default`, or `paper` for the paper's own choices under corrected mechanisms.
@@ -118,6 +119,8 @@ class Synthesizer:
         ledger: Ledger | None = None,
         checkpoint: str | Path | None = None,
         resume: bool = False,
+        about: About | None = None,
+        after_looking: bool = False,
         together: bool = False,
         progress: Progress | bool = False,
         **reading: Unpack[FileKeywords],
@@ -141,6 +144,9 @@ class Synthesizer:
             ledger: the ledger in which the budget is booked.
             checkpoint: a folder in which progress is saved, so that an interrupted fit can be resumed.
             resume: resume the fit in the checkpoint folder.
+            about: title, owner, population and date for the certificate.
+            after_looking: settings were chosen after an earlier release was compared with these data; the certificate
+                then says so.
             together: this process is one of several of `torch.distributed` that fit one model together, and `data` is
                 its share: nobody who is in it may be in another. Every process calls `fit` with the same arguments.
             progress: True for lines on stderr, or a function of (stage, done, total).
@@ -167,7 +173,9 @@ class Synthesizer:
                 gateway = books.gateway(randomness)
                 domain, generator = discover_and_fit(gateway, books, plan, records.domain, context)
                 mark = books.commit(gateway, generator)
-            certificate = certify(plan, books, gateway, generator, source, records.domain, mark)
+            statements = (LOOKED,) if after_looking else ()
+            certificate = certify(plan, books, gateway, generator, source, records.domain, mark, statements)
+            certificate = replace(certificate, about=about or About())
         if source.layout is not None:
             domain = replace(domain, layout=source.layout)
         # All at once: an interrupted refit never leaves a new generator beside an old certificate.

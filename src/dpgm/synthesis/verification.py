@@ -11,7 +11,7 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,13 +27,15 @@ from dpgm.privacy.certificate import (
     LARGEST_CERTIFICATE,
     Certificate,
     read_certificate,
-    strict_json,
 )
 from dpgm.privacy.events import Adjacency
-from dpgm.privacy.keys import fingerprint, read_public_key
+from dpgm.privacy.keys import key_fingerprint, read_public_key
+from dpgm.privacy.odds import odds
+from dpgm.privacy.strict_json import strict_json
 from dpgm.privacy.untrusted_files import ReleaseFolder
 from dpgm.strategy.protocol import Generator
 from dpgm.strategy.settings import Settings
+from dpgm.synthesis.certificate_page import PAGE_NAME, certificate_page
 from dpgm.synthesis.domain_discovery import discovery_statements
 from dpgm.synthesis.plan import Plan, read_settings
 from dpgm.synthesis.readme import release_readme, why_sentences_differ
@@ -46,7 +48,8 @@ if TYPE_CHECKING:
 MODEL_NAME, DOMAIN_NAME, README_NAME = "model.safetensors", "domain.json", "README.md"
 FILES = (MODEL_NAME, DOMAIN_NAME, README_NAME)
 MAX_DOMAIN_BYTES = 200_000_000
-LARGEST = {MODEL_NAME: MAX_BYTES, DOMAIN_NAME: MAX_DOMAIN_BYTES, README_NAME: 50_000_000}  # bytes
+MAX_PAGE_BYTES = 500_000  # of certificate.html; ours has about 15,000
+LARGEST_FILES = {MODEL_NAME: MAX_BYTES, DOMAIN_NAME: MAX_DOMAIN_BYTES, README_NAME: 50_000_000}  # bytes
 PRIVATE_RANDOMNESS = "private randomness"  # the only check that an honest NOT PRIVATE release fails
 _SOFTWARE = re.compile(r"dpgm [0-9]{1,6}(\.[0-9]{1,6}){0,3}([abc.+-][a-z0-9]{1,20})?")
 ATTESTATION_CHECK = "attestation, if any"
@@ -57,6 +60,8 @@ _NOT_TRIED = "not tried, because another check failed"
 EPSILON_SLACK = 1e-4
 # Relative tolerance above it: a certificate that states much more than its mechanisms cost has lost a mechanism.
 EPSILON_EXCESS = 1e-3
+# Of 100, by which the odds may lie above the recomputed ones: one step of their rounding.
+ODDS_EXCESS = 0.1
 
 
 @dataclass(frozen=True)
@@ -126,9 +131,10 @@ def examine(
         *promised,
         *_text_checks(folder, certificate),
         *file_checks(folder, certificate),
+        _page_check(folder, certificate),
         _check(ATTESTATION_CHECK, why_no_attestation(folder)),
     ]
-    signatures = [_check(f"signed by {fingerprint(key)}", why_not_signed(folder, key)) for key in keys]
+    signatures = [_check(f"signed by {key_fingerprint(key)}", why_not_signed(folder, key)) for key in keys]
     checks += signatures
     signature = "not checked" if ATTESTATION_NAME in folder.names else "none"
     if keys and signature != "none":
@@ -263,7 +269,21 @@ def accounting_checks(certificate: Certificate, *, cache: bool = False) -> tuple
         _check("epsilon", too_low),
         _check("mechanisms complete", too_high),
         _check("epsilon if a record is replaced", differs),
+        _check("odds", _why_odds_differ(certificate, cache)),
     )
+
+
+def _why_odds_differ(certificate: Certificate, cache: bool) -> str | None:
+    """Why the odds are not those of the mechanisms, rounded up; another machine may round one step further up."""
+    stated = certificate.odds
+    if stated is None:
+        return "it states none"
+    found = odds(certificate.mechanisms, certificate.delta, cache=cache)
+    for name, figure in asdict(found).items():
+        told = getattr(stated, name)
+        if not figure - 1e-6 <= told <= figure + ODDS_EXCESS + 1e-6:
+            return f"it states {told:.6g} of 100 ({name}), its mechanisms allow {figure:.6g}"
+    return None
 
 
 def _lowest(recomputed: float) -> float:
@@ -276,7 +296,7 @@ def _highest(recomputed: float) -> float:
 
 def file_checks(folder: ReleaseFolder, certificate: Certificate) -> tuple[Check, ...]:
     """Whether the folder has exactly the files of a release, unchanged; an attestation is optional."""
-    present = folder.names - {ATTESTATION_NAME}
+    present = folder.names - {ATTESTATION_NAME, PAGE_NAME}  # the page is written again and compared as a whole
     listed = _why_names_differ(set(certificate.files), set(FILES), "the certificate does not list {!r}")
     in_folder = _why_names_differ(present, {CERTIFICATE_NAME, *FILES}, "{!r} is missing")
     hashes = (_check(f"sha256 of {name}", _why_hash_differs(folder, name, certificate)) for name in sorted(FILES))
@@ -295,7 +315,7 @@ def _why_names_differ(names: Set[str], expected: Set[str], missing: str) -> str 
 
 def _why_hash_differs(folder: ReleaseFolder, name: str, certificate: Certificate) -> str | None:
     try:
-        same = folder.sha256(name, LARGEST[name]) == certificate.files.get(name, "")
+        same = folder.sha256(name, LARGEST_FILES[name]) == certificate.files.get(name, "")
     except ArtefactError as error:
         return str(error)
     return None if same else "the file is not the one the certificate describes"
@@ -333,7 +353,7 @@ def _randomness_check(certificate: Certificate) -> Check:
 
 def _domain_check(folder: ReleaseFolder) -> tuple[Domain | None, Check]:
     try:
-        text = folder.text(DOMAIN_NAME, LARGEST[DOMAIN_NAME])
+        text = folder.text(DOMAIN_NAME, LARGEST_FILES[DOMAIN_NAME])
         domain = read_domain(text)
     except ArtefactError as error:
         return None, _check(DOMAIN_NAME, str(error))
@@ -400,7 +420,17 @@ def _why_model_differs(settings: Settings, model: Any) -> str | None:
 def _readme_check(folder: ReleaseFolder, certificate: Certificate, domain: Domain) -> Check:
     label = f"{README_NAME} says what the certificate says"
     try:
-        same = folder.text(README_NAME, LARGEST[README_NAME]) == release_readme(certificate, domain)
+        same = folder.text(README_NAME, LARGEST_FILES[README_NAME]) == release_readme(certificate, domain)
+    except ArtefactError as error:
+        return _check(label, str(error))
+    return _check(label, None if same else "it was changed, or written by another version")
+
+
+def _page_check(folder: ReleaseFolder, certificate: Certificate) -> Check:
+    """Whether certificate.html is what `dpgm` writes for this certificate, byte for byte."""
+    label = f"{PAGE_NAME} says what the certificate says"
+    try:
+        same = folder.text(PAGE_NAME, MAX_PAGE_BYTES) == certificate_page(certificate)
     except ArtefactError as error:
         return _check(label, str(error))
     return _check(label, None if same else "it was changed, or written by another version")
@@ -421,6 +451,6 @@ def _generator_check(
 
 def open_generator(folder: ReleaseFolder, certificate: Certificate, domain: Domain) -> Generator:
     """The generator in an untrusted folder; raises ArtefactError if it is not valid."""
-    tensors = read_tensors(folder.read(MODEL_NAME, LARGEST[MODEL_NAME]), MODEL_NAME)
+    tensors = read_tensors(folder.read(MODEL_NAME, LARGEST_FILES[MODEL_NAME]), MODEL_NAME)
     architecture = dict(certificate.model)
     return rebuild(str(architecture.get("kind")), architecture, tensors, domain)

@@ -138,7 +138,7 @@ def _is_header(cells: list[str], options: ReadOptions, place: str) -> bool:
     """Whether the first line of 0/1 columns names them; refuses a line that could be a record as well."""
     field = options.item_set
     stripped = [cell.strip() for cell in cells]
-    numbers = [is_number(cell) or cell.lower() in ("true", "false") for cell in stripped]
+    numbers = [is_number_text(cell) or cell.lower() in ("true", "false") for cell in stripped]
     binary = {cell.lower() for cell in stripped} <= _BINARY
     may_be_record = binary if options.threshold is None else all(numbers)
     if field is not None:
@@ -160,7 +160,7 @@ def _is_header(cells: list[str], options: ReadOptions, place: str) -> bool:
     return header
 
 
-def is_number(cell: str) -> bool:
+def is_number_text(cell: str) -> bool:
     """Whether a cell of a first line is a number, however it is written."""
     return bool(_NUMBER.fullmatch(cell))
 
