@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from dpgm.synthesis.release import Release
 
 
-@app.command()
+@app.command("measure")
 @takes_read_options
-def measure(
+def measure_rows(
     data: str = DATA,
     *,
     options: "dpgm.ReadOptions",
