@@ -111,6 +111,8 @@ class Synthesizer:
         *,
         person: str | None = None,
         item: str | None = None,
+        time: str | None = None,
+        persons: Any = None,
         rows_per_person: int | None = None,
         discover: bool = False,
         public: Records | None = None,
@@ -133,6 +135,8 @@ class Synthesizer:
             person: the column of a frame or file that identifies persons. With `item`, rows of a person are grouped
                 into one record; without, every row must be another person unless `rows_per_person` is given.
             item: the column of items: one item per row with `person`, a list of items per row without.
+            time: the column of times (long), or of lists of times, by which the items of a person are a sequence.
+            persons: sequences: a second frame or file with the attributes of persons, one row each.
             rows_per_person: the most rows of a person that are used, chosen at random and in secret: the guarantee
                 covers all of them together, and the noise grows with this number.
             discover: take names and types of a frame's columns as public, and find all values privately. Where pandas
@@ -152,7 +156,8 @@ class Synthesizer:
             progress: True for lines on stderr, or a function of (stage, done, total).
             **reading: how a file is read, as `read_records` takes it, such as `shape="basket"`.
         """
-        named = {"person": person, "item": item, "rows_per_person": rows_per_person, "discover": discover}
+        named = {"person": person, "item": item, "time": time, "persons": persons}
+        named |= {"rows_per_person": rows_per_person, "discover": discover}
         with parallel.sharing(together), ExitStack() as settings:
             with all_or_none():
                 _check_options(person, checkpoint, resume)
@@ -190,6 +195,8 @@ class Synthesizer:
         own = {"domain", "memory"} & {*reading}
         if own:
             raise UsageError(f"`{min(own)}` is an argument of `Synthesizer(...)`, not of `fit`; give it there.")
+        if isinstance(data, Records) and not reading and not any(named.values()):
+            return FrameRecords(data, None)
         if not isinstance(data, (str, os.PathLike)):
             if reading:
                 raise UsageError(
