@@ -29,8 +29,8 @@ from dpgm.privacy.certificate import (
     read_certificate,
 )
 from dpgm.privacy.events import Adjacency
+from dpgm.privacy.keys import key_fingerprint, read_public_key
 from dpgm.privacy.odds import odds
-from dpgm.privacy.signatures import key_fingerprint, read_public_key
 from dpgm.privacy.strict_json import strict_json
 from dpgm.privacy.untrusted_files import ReleaseFolder
 from dpgm.strategy.protocol import Generator
