@@ -6,7 +6,7 @@ from dpgm.baselines.estimators import Mwem as Mwem
 from dpgm.data.domain import Domain as Domain
 from dpgm.data.domain_file import load_domain as load_domain
 from dpgm.data.domain_file import save_domain as save_domain
-from dpgm.data.inspect.inspection import inspect_file as inspect_file
+from dpgm.data.inspection import inspect_file as inspect_file
 from dpgm.data.kinds.boolean import Boolean as Boolean
 from dpgm.data.kinds.categorical import Categorical as Categorical
 from dpgm.data.kinds.date import Date as Date
@@ -49,6 +49,10 @@ from dpgm.privacy.ledger import Ledger as Ledger
 from dpgm.report.html import write_report as write_report
 from dpgm.statistics.fourier_features import FourierFeatures as FourierFeatures
 from dpgm.strategy.settings import Config as Config
+from dpgm.synthesis.parts import MeasuredPart as MeasuredPart
+from dpgm.synthesis.parts import PartRequest as PartRequest
+from dpgm.synthesis.parts import fit_parts as fit_parts
+from dpgm.synthesis.parts import measure_part as measure_part
 from dpgm.synthesis.plan import Plan as Plan
 from dpgm.synthesis.plan import make_plan as make_plan
 from dpgm.synthesis.plan import read_plan as read_plan

@@ -211,7 +211,7 @@ def sign(
 
     Example: dpgm sign release --key office.key
     """
-    from dpgm.privacy.signatures import key_fingerprint, read_private_key
+    from dpgm.privacy.keys import key_fingerprint, read_private_key
     from dpgm.synthesis.release import sign as sign_release
 
     opened = read_private_key(key)
@@ -221,12 +221,17 @@ def sign(
 
 @keys_app.command("create")
 def keys_create(
-    name: Path = argument("Name of the pair: keep NAME.key private, give NAME.pub to recipients."),
+    name: Path = argument("Name of the pair: keep NAME.key private, give NAME.pub to others."),
+    seal: bool = option("--seal", "Keys for the sums of parts (`dpgm measure`), not for signing.", False),
 ) -> None:
-    """Create a pair of Ed25519 keys to sign releases with."""
-    from dpgm.privacy.signatures import create_keys, key_fingerprint, read_public_key
+    """Create a pair of Ed25519 keys to sign releases with, or of X25519 keys to which sums of parts are sealed."""
+    from dpgm.privacy.keys import create_keys, key_fingerprint, read_public_key
 
-    private, public = create_keys(name)
+    private, public = create_keys(name, "seal" if seal else "sign")
+    if seal:
+        typer.echo(f"{private}: keep this one to yourself; it opens what is sealed to the other")
+        typer.echo(f"{public}: hand this one to every place that measures a part")
+        return
     typer.echo(f"{private}: keep this one to yourself; whoever has it can sign in your name")
     typer.echo(f"{public}: hand this one out; its fingerprint is {key_fingerprint(read_public_key(public))}")
 

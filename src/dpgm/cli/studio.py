@@ -19,7 +19,7 @@ def serve(
     Example: dpgm serve .
     """
     try:
-        from dpgm.studio.server import serve as serve_folder
+        from dpgm.studio.server import serve_folder
     except ImportError:
         raise UsageError("the studio needs a few more packages; run `pip install 'dpgm[studio]'`.") from None
     if max_upload < 1:

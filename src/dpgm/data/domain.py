@@ -291,7 +291,7 @@ class Domain:
             kinds: the kinds of columns, by name, that you want to state yourself.
             person: the column that identifies people; samples get fresh identifiers.
         """
-        from dpgm.data.inspect.inspection import draft_frame
+        from dpgm.data.inspection import draft_frame
 
         return draft_frame(data, drop=drop, kinds=kinds, person=person)
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from dpgm.data.domain_file import domain_from_plain
-from dpgm.data.formats import format_of
+from dpgm.data.formats import by_ending
 from dpgm.data.kinds import draft_words
 from dpgm.errors import BudgetError, DiskError, UsageError
 from dpgm.strategy.settings import default_delta
 from dpgm.studio import fields, library, pages
-from dpgm.studio.commands import READING, Commands
+from dpgm.studio.commands import READING_OPTIONS, Commands
 from dpgm.studio.pages import Desk
 from dpgm.studio.runs import State
 from dpgm.studio.workspace import Project, plain, write_json
@@ -53,7 +53,7 @@ async def save_data(desk: Desk, project: Project, form: Form) -> str:
             raise UsageError("this file is no longer in the folder; choose one of the list.")
         changes["file"] = str(chosen)
     if form.get("reading"):
-        changes["reading"] = {name: form[name].strip() for name in READING if form.get(name, "").strip()}
+        changes["reading"] = {name: form[name].strip() for name in READING_OPTIONS if form.get(name, "").strip()}
     if form.get("asked"):
         changes |= _about_people(form)
     project = project.save(**changes)
@@ -103,7 +103,7 @@ def _about_people(form: Form) -> dict[str, Any]:
 async def save_fields(desk: Desk, project: Project, form: Form) -> str:
     """Save what is stated of the columns; a column of another kind is drafted anew."""
     refuse_while_fitting(desk, project)
-    draft = pages.drafted(desk, project)
+    draft = pages.drafted_domain(desk, project)
     if draft is None:
         raise UsageError("look inside the data first.")
     kinds, now = {}, {one.name: one.kind for one in fields.forms(draft, {}, {})}
@@ -164,7 +164,7 @@ async def spend(desk: Desk, project: Project, form: Form) -> str:
         raise UsageError("another fit is running; one at a time.")
     if form.get("amount", "").strip() != f"{answers.epsilon:g}":
         raise UsageError(f"type {answers.epsilon:g} to spend it; nothing was started.")
-    planned = await pages.planned(desk, project, answers.epsilon)
+    planned = await pages.planned_fit(desk, project, answers.epsilon)
     if form.get("hash") != planned["hash"]:
         raise UsageError("the plan has changed since this page was shown; look at it again. Nothing was started.")
     if planned["ledger"] is not None:
@@ -215,7 +215,7 @@ async def again(desk: Desk, project: Project, form: Form) -> str:
     return f"projects/{other.id}/budget"
 
 
-async def rehearse(desk: Desk, project: Project, form: Form) -> str:
+async def start_rehearsal(desk: Desk, project: Project, form: Form) -> str:
     """The whole way on simulated people; free of charge."""
     epsilon = project.answers.epsilon
     if epsilon is None:
@@ -224,7 +224,7 @@ async def rehearse(desk: Desk, project: Project, form: Form) -> str:
     return f"projects/{project.id}/plan"
 
 
-async def compare(desk: Desk, project: Project, form: Form) -> str:
+async def start_comparison(desk: Desk, project: Project, form: Form) -> str:
     """Compare the release with the real data; what is seen then is remembered."""
     _released(project)
     if form.get("understood") != "yes":
@@ -239,7 +239,7 @@ async def compare(desk: Desk, project: Project, form: Form) -> str:
     return f"projects/{project.id}/compare"
 
 
-async def sample(desk: Desk, project: Project, form: Form) -> str:
+async def draw_sample(desk: Desk, project: Project, form: Form) -> str:
     """Draw synthetic records to hand out."""
     _released(project)
     await _sample(desk, project, _whole(form.get("records", ""), "the number of synthetic records"))
@@ -252,7 +252,7 @@ async def _sample(desk: Desk, project: Project, records: int) -> None:
     )
 
 
-async def sign(desk: Desk, project: Project, form: Form) -> str:
+async def sign_release(desk: Desk, project: Project, form: Form) -> str:
     """Sign the release with the office's key, which is made when it is first needed."""
     _released(project)
     name = desk.workspace.home / "office"
@@ -264,7 +264,8 @@ async def upload(desk: Desk, project: Project, form: Form | None, file: Any) -> 
     """Keep a file that was dropped on the page of data, under a name of ours."""
     refuse_while_fitting(desk, project)
     name = os.path.basename(str(getattr(file, "filename", "") or ""))
-    format_of(name)  # refuses an ending that no reader knows
+    if by_ending(name) is None:
+        raise UsageError("no reader knows this ending; drop a .csv, .xlsx, .parquet or .json file, for example.")
     ending = re.search(r"(\.[a-z0-9]{1,8})?(\.gz)?$", name.lower())
     target = project.path(f"data{ending[0] if ending else ''}")
     temporary = desk.workspace.home / "tmp" / project.id

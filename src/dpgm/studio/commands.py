@@ -7,7 +7,7 @@ from dpgm.data.read.declared import declared
 from dpgm.studio.workspace import Answers, Project, Workspace
 
 # The reading options that the studio asks for; the others follow from its questions, or need the command line.
-READING = (
+READING_OPTIONS = (
     "separator",
     "decimal",
     "thousands",
@@ -20,7 +20,7 @@ READING = (
     "encoding",
     "member",
 )
-HELP: Mapping[str, str] = {one.name: one.option.help for one in declared() if one.name in READING}
+HELP: Mapping[str, str] = {one.name: one.option.help for one in declared() if one.name in READING_OPTIONS}
 
 
 class Commands:

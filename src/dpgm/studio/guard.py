@@ -18,13 +18,13 @@ from typing import Any, TypeAlias
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 Scope: TypeAlias = MutableMapping[str, Any]
-App: TypeAlias = Callable[..., Any]
+Asgi: TypeAlias = Callable[..., Any]
 
 TOKEN_SECONDS = 120.0  # a token is used within this time, or not at all
 IDLE_SECONDS = 900.0  # without a request, after which pages that show real rows are locked
 LARGEST_FORM = 2**20  # bytes of a form without a file
 MOST_FIELDS = 5_000  # fields of a form: a thousand columns with five each
-READING, CHANGING = ("GET", "HEAD"), ("POST",)
+CHANGING = ("POST",)
 _PLAIN = re.compile(r"/[a-z0-9/._-]*")
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -105,13 +105,13 @@ class Session:
 class Guard:
     """The outermost application: refuses, or hands on, and puts the headers on every answer."""
 
-    def __init__(self, app: App, session: Session, find: Callable[[str, str], Any], largest: int) -> None:
+    def __init__(self, app: Asgi, session: Session, find: Callable[[str, str], Any], largest: int) -> None:
         self.app = app
         self.session = session
         self.find = find  # the route of a method and a path below the secret one, or None; it has an `access`
         self.largest = largest  # bytes of an upload
 
-    async def __call__(self, scope: Scope, receive: App, send: App) -> None:
+    async def __call__(self, scope: Scope, receive: Asgi, send: Asgi) -> None:
         """Answer one request."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
@@ -222,7 +222,7 @@ class TooLargeError(Exception):
     """A body grew beyond its limit while it was read."""
 
 
-def _limited(receive: App, limit: int) -> App:
+def _limited(receive: Asgi, limit: int) -> Asgi:
     read = 0
 
     async def counted() -> Any:
@@ -236,7 +236,7 @@ def _limited(receive: App, limit: int) -> App:
     return counted
 
 
-def _with_headers(send: App) -> App:
+def _with_headers(send: Asgi) -> Asgi:
     """Every answer gets the headers; a page may allow itself one more style or its own pictures."""
 
     async def sending(message: MutableMapping[str, Any]) -> None:

@@ -217,7 +217,7 @@ def sample_to(path: str, records: int, target: str) -> None:
 
 def sign_with(release: str, name: str) -> None:
     """Sign a release with the key of the office, which is made if there is none: `dpgm keys create`, `dpgm sign`."""
-    from dpgm.privacy.signatures import create_keys, read_private_key
+    from dpgm.privacy.keys import create_keys, read_private_key
     from dpgm.synthesis.release import sign
 
     key = Path(f"{name}.key")

@@ -9,15 +9,19 @@ from dpgm.data.domain_file import domain_to_plain
 from dpgm.errors import DpgmError, UsageError
 from dpgm.privacy.certificate import CERTIFICATE_NAME
 from dpgm.studio import fields, library
-from dpgm.studio.commands import HELP, READING, Commands, line
+from dpgm.studio.commands import HELP, READING_OPTIONS, Commands, line
 from dpgm.studio.library import Library
-from dpgm.studio.runs import Run, Runs, State
+from dpgm.studio.runs import Runs, RunState, State
 from dpgm.studio.workspace import Project, Workspace, read_json
 
-LARGEST_EPSILON = 100.0  # beyond, no fit calls itself private
+MOST_EPSILON = 100.0  # beyond, no fit calls itself private
 STOPS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)  # epsilons that the budget page offers
-CURATOR, SAFE, PUBLIC = "curator", "safe", "public"  # bands: from real rows, released, or public numbers only
-STEPS = ("data", "fields", "budget", "plan", "run", "compare", "release")
+FROM_ROWS, RELEASED, FROM_PLAN = (
+    "curator",
+    "safe",
+    "public",
+)  # bands: from real rows, released, or public numbers only
+PROJECT_STEPS = ("data", "fields", "budget", "plan", "run", "compare", "release")
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ class Desk:
 # -- pages of the folder -------------------------------------------------------------------------------------------
 
 
-async def home(desk: Desk) -> Page:
+async def home_page(desk: Desk) -> Page:
     """Projects, ledgers and releases."""
     projects = [
         {"id": one.id, "name": one.answers.name, "made": one.answers.made, "next": _next_step(desk, one)}
@@ -61,10 +65,10 @@ async def home(desk: Desk) -> Page:
     ]
     releases = {id: str(path) for id, path in desk.workspace.releases().items()}
     body = {"projects": projects, "releases": releases, "ledgers": desk.workspace.ledgers()}
-    return Page("home", "Studio", PUBLIC, "ls dpgm-studio/projects", body)
+    return Page("home", "Studio", FROM_PLAN, "ls dpgm-studio/projects", body)
 
 
-async def ledger(desk: Desk, id: str) -> Page:
+async def ledger_page(desk: Desk, id: str) -> Page:
     """What was spent on one population."""
     path = desk.workspace.ledger(id)
     name = desk.workspace.ledgers().get(id)
@@ -73,10 +77,10 @@ async def ledger(desk: Desk, id: str) -> Page:
     body = await desk.library.call(library.ledger_view, str(path))
     where = str(path.relative_to(desk.workspace.root))
     words = line(["ledger", "show", where], ["ledger", "check", where])
-    return Page("ledger", f"Ledger: {name}", PUBLIC, words, body, address=f"ledgers/{id}")
+    return Page("ledger", f"Ledger: {name}", FROM_PLAN, words, body, address=f"ledgers/{id}")
 
 
-async def opened(desk: Desk, id: str) -> Page:
+async def opened_page(desk: Desk, id: str) -> Page:
     """A release of the folder, checked."""
     path = desk.workspace.releases().get(id)
     if path is None:
@@ -85,18 +89,19 @@ async def opened(desk: Desk, id: str) -> Page:
     if body["ok"]:
         body["sample"] = await desk.library.call(library.some_rows, str(desk.workspace.root / path))
     words = [["verify", str(path)], ["explain", str(path)]]
-    return Page("open", f"Release: {path}", SAFE, line(*words), body | {"id": id}, address=f"open/{id}")
+    return Page("open", f"Release: {path}", RELEASED, line(*words), body | {"id": id}, address=f"open/{id}")
 
 
 # -- pages of a project --------------------------------------------------------------------------------------------
 
 
-async def data(desk: Desk, project: Project) -> Page:
+async def data_page(desk: Desk, project: Project) -> Page:
     """Which file, who its people are, how it is written, and what it looks like inside."""
     run = desk.runs.state(project, "look")
     found = desk.runs.output(project, "look") if run.state is State.FINISHED else None
     reading = [
-        {"name": name, "help": HELP[name], "value": project.answers.reading.get(name, "")} for name in READING
+        {"name": name, "help": HELP[name], "value": project.answers.reading.get(name, "")}
+        for name in READING_OPTIONS
     ]
     body = {
         "files": {id: str(path) for id, path in desk.workspace.data_files().items()},
@@ -106,17 +111,17 @@ async def data(desk: Desk, project: Project) -> Page:
         "reading": reading,
         "answers": asdict(project.answers),
     }
-    band = PUBLIC if found is None else CURATOR
+    band = FROM_PLAN if found is None else FROM_ROWS
     command = line(Commands(desk.workspace, project).inspect({})) if project.answers.file else ""
     return _page(desk, project, "data", "Data", band, command, body, changing=run.is_alive)
 
 
 async def fields_page(desk: Desk, project: Project) -> Page:
     """What is stated of every column, and what is left to be found privately."""
-    draft = drafted(desk, project)
+    draft = drafted_domain(desk, project)
     found = desk.runs.output(project, "look") or {}
     if draft is None:
-        return _page(desk, project, "fields", "Fields", PUBLIC, "", {"columns": [], "kinds": []})
+        return _page(desk, project, "fields", "Fields", FROM_PLAN, "", {"columns": [], "kinds": []})
     saved = fields.read(project.path("domain.yaml"))
     notes = dict(tuple(one.split(": ", 1)) for one in found.get("confirm", []) if ": " in one)
     notes |= dict(found.get("left_out", []))
@@ -135,10 +140,10 @@ async def fields_page(desk: Desk, project: Project) -> Page:
         "saved": saved is not None,
     }
     command = f"cat {Commands(desk.workspace, project).path('domain.yaml')}"
-    return _page(desk, project, "fields", "Fields", CURATOR, command, body)
+    return _page(desk, project, "fields", "Fields", FROM_ROWS, command, body)
 
 
-async def budget(desk: Desk, project: Project, typed: Mapping[str, str]) -> Page:
+async def budget_page(desk: Desk, project: Project, typed: Mapping[str, str]) -> Page:
     """Odds, forecast and ledger at one epsilon, as `typed` in the address; public numbers only."""
     chosen = _epsilon(typed.get("epsilon", "")) or project.answers.epsilon or 1.0
     body: dict[str, Any] = {
@@ -152,37 +157,37 @@ async def budget(desk: Desk, project: Project, typed: Mapping[str, str]) -> Page
     message = ""
     if body["ready"]:
         try:
-            body["planned"] = await planned(desk, project, chosen)
+            body["planned"] = await planned_fit(desk, project, chosen)
         except DpgmError as error:
             message = str(error)
     words = line(Commands(desk.workspace, project).plan(chosen), ["explain", "plan.json"])
-    return _page(desk, project, "budget", "Budget", PUBLIC, words, body, message=message)
+    return _page(desk, project, "budget", "Budget", FROM_PLAN, words, body, message=message)
 
 
-async def plan(desk: Desk, project: Project) -> Page:
+async def plan_page(desk: Desk, project: Project) -> Page:
     """Every measurement of the fit, and the form that spends the budget."""
     answers = project.answers
     ready = _ready(desk, project) and answers.epsilon is not None and bool(answers.ledger or answers.made_up)
     body: dict[str, Any] = {"ready": ready, "answers": asdict(answers), "once": secrets.token_hex(16)}
     commands, words = Commands(desk.workspace, project), ""
     if ready and answers.epsilon is not None:
-        body["planned"] = await planned(desk, project, answers.epsilon)
+        body["planned"] = await planned_fit(desk, project, answers.epsilon)
         body["amount"] = f"{answers.epsilon:g}"
         words = line(commands.plan(answers.epsilon), commands.fit(resume=False))
     body["rehearsal"] = _rehearsal(desk, project)
     body["fit"] = _of(desk.runs.state(project, "fit"))
     changing = desk.runs.state(project, "rehearse").is_alive
-    return _page(desk, project, "plan", "Plan", PUBLIC, words, body, changing=changing)
+    return _page(desk, project, "plan", "Plan", FROM_PLAN, words, body, changing=changing)
 
 
-async def run(desk: Desk, project: Project) -> Page:
+async def run_page(desk: Desk, project: Project) -> Page:
     """How far the fit is: facts of the plan alone."""
     state = desk.runs.state(project, "fit")
     body = {"fit": _of(state), "epsilon": project.answers.epsilon, "made_up": project.answers.made_up}
-    return _page(desk, project, "run", "Run", PUBLIC, state.command, body, changing=state.is_alive)
+    return _page(desk, project, "run", "RunState", FROM_PLAN, state.command, body, changing=state.is_alive)
 
 
-async def compare(desk: Desk, project: Project) -> Page:
+async def compare_page(desk: Desk, project: Project) -> Page:
     """The release beside the real data, for the curator alone."""
     state = desk.runs.state(project, "compare")
     figures = read_json(project.path("evaluation.json")) if state.state is State.FINISHED else None
@@ -194,10 +199,10 @@ async def compare(desk: Desk, project: Project) -> Page:
         "made_up": project.answers.made_up,
     }
     words = line(commands.sample(project.answers.records or 1000), commands.evaluate())
-    return _page(desk, project, "compare", "Compare", CURATOR, words, body, changing=state.is_alive)
+    return _page(desk, project, "compare", "Compare", FROM_ROWS, words, body, changing=state.is_alive)
 
 
-async def release(desk: Desk, project: Project) -> Page:
+async def release_page(desk: Desk, project: Project) -> Page:
     """What may be given away, checked; and what stays."""
     folder, body = project.path("release"), {}
     commands = Commands(desk.workspace, project)
@@ -212,7 +217,7 @@ async def release(desk: Desk, project: Project) -> Page:
         "ledger": project.answers.ledger,
     }
     words = line(["verify", commands.path("release")], commands.sample(1000))
-    return _page(desk, project, "release", "Release", SAFE, words, body)
+    return _page(desk, project, "release", "Release", RELEASED, words, body)
 
 
 # -- what pages have in common -------------------------------------------------------------------------------------
@@ -231,7 +236,7 @@ def _page(
     changing: bool = False,
 ) -> Page:
     states = _states(desk, project)
-    steps = tuple((name, f"projects/{project.id}/{name}", states[name]) for name in STEPS)
+    steps = tuple((name, f"projects/{project.id}/{name}", states[name]) for name in PROJECT_STEPS)
     answers = project.answers
     facts = [answers.name, "simulated people" if answers.made_up else answers.file]
     facts += [f"{answers.records:,} {_unit(project)}"] if answers.records else []
@@ -246,14 +251,14 @@ def _epsilon(text: str) -> float | None:
         value = float(text)
     except ValueError:
         return None
-    return value if 0 < value <= LARGEST_EPSILON else None
+    return value if 0 < value <= MOST_EPSILON else None
 
 
 def _unit(project: Project) -> str:
     return "people" if project.answers.several in ("yes", "no") else "rows"
 
 
-def _of(state: Run) -> dict[str, Any]:
+def _of(state: RunState) -> dict[str, Any]:
     return asdict(state) | {"alive": state.is_alive}
 
 
@@ -282,7 +287,7 @@ def _states(desk: Desk, project: Project) -> dict[str, str]:
 def _next_step(desk: Desk, project: Project) -> str:
     """The step at which a project stands."""
     states = _states(desk, project)
-    return next((name for name in STEPS if states[name] not in ("done", "possible")), "release")
+    return next((name for name in PROJECT_STEPS if states[name] not in ("done", "possible")), "release")
 
 
 def _ready(desk: Desk, project: Project) -> bool:
@@ -291,7 +296,7 @@ def _ready(desk: Desk, project: Project) -> bool:
     return project.answers.records is not None and domain.is_file()
 
 
-async def planned(desk: Desk, project: Project, epsilon: float) -> dict[str, Any]:
+async def planned_fit(desk: Desk, project: Project, epsilon: float) -> dict[str, Any]:
     """The plan at an epsilon, with all that pages say of it."""
     answers = project.answers
     domain = fields.read(project.path("draft.yaml" if answers.items == "file" else "domain.yaml"))
@@ -319,7 +324,7 @@ def _columns(found: Mapping[str, Any] | None) -> list[str]:
     return list(dict.fromkeys([*named, *(name for name in (layout.get("person"), layout.get("item")) if name)]))
 
 
-def drafted(desk: Desk, project: Project) -> Any:
+def drafted_domain(desk: Desk, project: Project) -> Any:
     """The drafted domain, once somebody has looked inside; lists of items are left open."""
     drafted = fields.read(project.path("draft.yaml"))
     if drafted is None or desk.runs.state(project, "look").is_alive:

@@ -38,7 +38,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True)
-class Run:
+class RunState:
     """One run, as the files tell it."""
 
     state: State
@@ -123,23 +123,23 @@ class Runs:
             else:
                 child.terminate()
 
-    def state(self, project: Project, kind: str) -> Run:
+    def state(self, project: Project, kind: str) -> RunState:
         """How a run stands."""
         path = project.path(f"{kind}.json")
         run = read_json(path)
         if run is None:
-            return Run(State.NONE)
+            return RunState(State.NONE)
         stages, command = _stages(project.path(f"{kind}.events")), str(run["command"])
         if "code" in run:
             code = run["code"]
             if code == 0:
-                return Run(State.FINISHED, command, stages)
+                return RunState(State.FINISHED, command, stages)
             if code in (INTERRUPTED, -signal.SIGINT, -signal.SIGKILL, -signal.SIGTERM):
-                return Run(State.INTERRUPTED, command, stages)
-            return Run(State.FAILED, command, stages, _last_error(project.path(f"{kind}.log")))
+                return RunState(State.INTERRUPTED, command, stages)
+            return RunState(State.FAILED, command, stages, _last_error(project.path(f"{kind}.log")))
         if path in self._children or (run["born"] is not None and _born(run["pid"]) == run["born"]):
-            return Run(State.STOPPING if run.get("stopping") else State.RUNNING, command, stages)
-        return Run(State.INTERRUPTED, command, stages)
+            return RunState(State.STOPPING if run.get("stopping") else State.RUNNING, command, stages)
+        return RunState(State.INTERRUPTED, command, stages)
 
     def output(self, project: Project, kind: str) -> Any | None:
         """The JSON that a finished run printed."""

@@ -134,7 +134,7 @@ async def office_key(desk: Desk, request: Request) -> Response:
     return _download(path.read_bytes(), "office.pub", "application/x-pem-file")
 
 
-async def recipient_page(desk: Desk, request: Request) -> Response:
+async def recipients(desk: Desk, request: Request) -> Response:
     """The page on which recipients check a release."""
     page = resources.files("dpgm.report").joinpath("recipient.html").read_bytes()
     return _download(page, "check-release.html", "text/html")
@@ -161,7 +161,7 @@ def _file(project: Project, name: str) -> Path:
 
 async def _budget(desk: Desk, request: Request, project: Project) -> Page:
     typed = dict(request.query_params)
-    return await pages.budget(desk, project, typed)
+    return await pages.budget_page(desk, project, typed)
 
 
 def _of(page: Callable[..., Awaitable[Page]]) -> Handler:
@@ -174,21 +174,21 @@ def _of(page: Callable[..., Awaitable[Page]]) -> Handler:
 _PROJECT = "/projects/{project}"
 ROUTES = (
     Route("GET", "/static/{name}", Access.OPEN, static, "file"),
-    Route("GET", "/", Access.SAFE, _of(pages.home)),
-    Route("GET", "/ledgers/{id}", Access.SAFE, _of(pages.ledger)),
-    Route("GET", "/open/{id}", Access.SAFE, _of(pages.opened)),
+    Route("GET", "/", Access.SAFE, _of(pages.home_page)),
+    Route("GET", "/ledgers/{id}", Access.SAFE, _of(pages.ledger_page)),
+    Route("GET", "/open/{id}", Access.SAFE, _of(pages.opened_page)),
     Route("GET", "/open/{id}/certificate", Access.SAFE, certificate_of, "file"),
     Route("GET", "/office.pub", Access.SAFE, office_key, "file"),
-    Route("GET", "/check-release.html", Access.SAFE, recipient_page, "file"),
+    Route("GET", "/check-release.html", Access.SAFE, recipients, "file"),
     Route("POST", "/lock", Access.CHANGE, actions.lock, "action"),
     Route("POST", "/projects/new", Access.CHANGE, actions.new_project, "action"),
-    Route("GET", f"{_PROJECT}/data", Access.CURATOR, _of(pages.data)),
+    Route("GET", f"{_PROJECT}/data", Access.CURATOR, _of(pages.data_page)),
     Route("GET", f"{_PROJECT}/fields", Access.CURATOR, _of(pages.fields_page)),
     Route("GET", f"{_PROJECT}/budget", Access.SAFE, _budget),
-    Route("GET", f"{_PROJECT}/plan", Access.SAFE, _of(pages.plan)),
-    Route("GET", f"{_PROJECT}/run", Access.SAFE, _of(pages.run)),
-    Route("GET", f"{_PROJECT}/compare", Access.CURATOR, _of(pages.compare)),
-    Route("GET", f"{_PROJECT}/release", Access.SAFE, _of(pages.release)),
+    Route("GET", f"{_PROJECT}/plan", Access.SAFE, _of(pages.plan_page)),
+    Route("GET", f"{_PROJECT}/run", Access.SAFE, _of(pages.run_page)),
+    Route("GET", f"{_PROJECT}/compare", Access.CURATOR, _of(pages.compare_page)),
+    Route("GET", f"{_PROJECT}/release", Access.SAFE, _of(pages.release_page)),
     Route("GET", f"{_PROJECT}/certificate", Access.SAFE, certificate, "file"),
     Route("GET", f"{_PROJECT}/report", Access.CURATOR, report, "file"),
     Route("GET", f"{_PROJECT}/rehearsal", Access.SAFE, rehearsal, "file"),
@@ -199,14 +199,14 @@ ROUTES = (
     Route("POST", f"{_PROJECT}/upload", Access.CHANGE, actions.upload, "upload"),
     Route("POST", f"{_PROJECT}/fields", Access.CHANGE, actions.save_fields, "action"),
     Route("POST", f"{_PROJECT}/budget", Access.CHANGE, actions.save_budget, "action"),
-    Route("POST", f"{_PROJECT}/rehearse", Access.CHANGE, actions.rehearse, "action"),
+    Route("POST", f"{_PROJECT}/rehearse", Access.CHANGE, actions.start_rehearsal, "action"),
     Route("POST", f"{_PROJECT}/spend", Access.SPEND, actions.spend, "action"),
     Route("POST", f"{_PROJECT}/resume", Access.SPEND, actions.resume, "action"),
     Route("POST", f"{_PROJECT}/stop", Access.CHANGE, actions.stop, "action"),
     Route("POST", f"{_PROJECT}/again", Access.CHANGE, actions.again, "action"),
-    Route("POST", f"{_PROJECT}/compare", Access.CHANGE, actions.compare, "action"),
-    Route("POST", f"{_PROJECT}/sample", Access.CHANGE, actions.sample, "action"),
-    Route("POST", f"{_PROJECT}/sign", Access.CHANGE, actions.sign, "action"),
+    Route("POST", f"{_PROJECT}/compare", Access.CHANGE, actions.start_comparison, "action"),
+    Route("POST", f"{_PROJECT}/sample", Access.CHANGE, actions.draw_sample, "action"),
+    Route("POST", f"{_PROJECT}/sign", Access.CHANGE, actions.sign_release, "action"),
 )
 
 
@@ -287,7 +287,7 @@ class Studio:
             back = request.headers["referer"].split(self.session.path, 1)[-1].lstrip("/").partition("?")[0]
         body = {"why": why, "kind": kind, "back": back}
         return self._shown(
-            Page("failed", "This did not work", pages.PUBLIC, "", body), as_json=False, status=status
+            Page("failed", "This did not work", pages.FROM_PLAN, "", body), as_json=False, status=status
         )
 
 
@@ -324,8 +324,10 @@ def application(desk: Desk, session: Session, *, debug: bool = False, largest: i
     return Guard(Studio(desk, session, debug=debug), session, find, largest)
 
 
-def serve(folder: Path, *, debug: bool = False, largest: int = LARGEST_UPLOAD, say: Callable[[str], None]) -> None:
-    """Serve a folder until Ctrl-C; `say` prints the link, and another one for every line on standard input."""
+def serve_folder(
+    folder: Path, *, debug: bool = False, largest: int = LARGEST_UPLOAD, say: Callable[[str], None]
+) -> None:
+    """Serve a folder until Ctrl-C; `say` prints the link, and another for every line on standard input."""
     import uvicorn
 
     if not folder.is_dir():

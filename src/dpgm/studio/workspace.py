@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from dpgm.data.atomic import atomic_file
-from dpgm.data.formats import format_of
-from dpgm.errors import DiskError, DpgmError, UsageError
+from dpgm.data.formats import by_ending
+from dpgm.errors import DiskError, UsageError
 from dpgm.privacy.certificate import CERTIFICATE_NAME
 
 HOME = "dpgm-studio"
@@ -196,9 +196,7 @@ class Workspace:
         """Files that may hold data, by their ids; nothing is opened."""
         found = {}
         for path in self._files():
-            try:
-                format_of(path)
-            except DpgmError:
+            if by_ending(path) is None:
                 continue
             found[self._id_of(path)] = path.relative_to(self.root)
             if len(found) == _MOST_LISTED:

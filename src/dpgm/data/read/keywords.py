@@ -40,4 +40,6 @@ class ReadKeywords(FileKeywords, total=False):
     person: str | None
     rows_per_person: int | None
     item: str | None
+    time: str | None
+    persons: Paths | None
     memory: str | int | None
