@@ -194,9 +194,9 @@ MUTANTS = (
         (
             Patch(
                 "dpgm.cli.fitting:fit.announce_start",
-                "_announce_fit(total, records.domain, planned, expected)",
+                "_announce_fit(total, records.domain, planned, needed)",
                 """
-                _announce_fit(total, records.domain, planned, expected)
+                _announce_fit(total, records.domain, planned, needed)
                 announce(f"{len(records.indices)} items")
                 """,
             ),

@@ -186,7 +186,7 @@ class Books:
     def finished(self, domain: Domain) -> Generator | None:
         """The model that an earlier process finished without writing its release; None if there is none."""
         model = None if self.checkpoint is None else self.checkpoint.model()
-        return None if model is None else rebuild(*model, domain)
+        return None if model is None else rebuild(*model, domain, self._plan.settings.family)
 
     def commit(self, gateway: Gateway, generator: Generator) -> LedgerMark | None:
         """Check that all of the plan ran, save the model and commit the ledger's entry; returns the ledger's mark."""

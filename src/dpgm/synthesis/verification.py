@@ -452,5 +452,9 @@ def _generator_check(
 def open_generator(folder: ReleaseFolder, certificate: Certificate, domain: Domain) -> Generator:
     """The generator in an untrusted folder; raises ArtefactError if it is not valid."""
     tensors = read_tensors(folder.read(MODEL_NAME, LARGEST_FILES[MODEL_NAME]), MODEL_NAME)
+    try:
+        settings = plan_of(certificate).settings.family
+    except UsageError:
+        settings = None
     architecture = dict(certificate.model)
-    return rebuild(str(architecture.get("kind")), architecture, tensors, domain)
+    return rebuild(str(architecture.get("kind")), architecture, tensors, domain, settings)
