@@ -185,6 +185,7 @@ PAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "evaluation.md": (visits_and_release, BOTH),
     "guarantee.md": (visits, ""),
     "guides/budget.md": (visits, ""),
+    "guides/describing.md": (visits_and_release, ""),
     "guides/images.md": (digits, ""),
     "guides/sets.md": (long_visits, ""),
     "guides/several-machines.md": (visits, ""),
