@@ -32,6 +32,7 @@ class Drafted:
         hints: columns that other options may read better, and which options.
         gaps: usual spellings of a missing value, which the draft states as its `missing_texts`; the columns in which
             they are one, and those in which they seem to be values.
+        events: the columns of persons, items and times of a table whose rows may be events.
     """
 
     domain: Domain
@@ -41,6 +42,7 @@ class Drafted:
     follows: tuple[tuple[str, str], ...] = ()
     hints: tuple[tuple[str, str], ...] = ()
     gaps: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = ()
+    events: tuple[str, str, str] | None = None
 
 
 def draft_table(

@@ -10,6 +10,7 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Unpack
 
 import numpy as np
@@ -22,6 +23,7 @@ from dpgm.data.formats.lines import TextBlock, first_block
 from dpgm.data.formats.opening import Input
 from dpgm.data.formats.parquet import parquet_columns
 from dpgm.data.inspect.drafting import Drafted, draft_table
+from dpgm.data.inspect.events import draft_events, events_in
 from dpgm.data.items import flat_column, plain_name
 from dpgm.data.layouts import Source
 from dpgm.data.read.columns import Columns, is_binary
@@ -50,6 +52,10 @@ _TABLE_NOTE = (
     "of any person but usual words for a missing value. Confirm the kinds; values,\n"
     "ranges and bins that are left open are found privately by the fit. List values or ranges that are public\n"
     "knowledge: that saves budget."
+)
+_PERIOD_NOTE = (
+    "\n`from` and `to` were taken from the rows: state the public period of the data, and take out the line\n"
+    "`drafted_from_data`."
 )
 _ROWS = (
     "Confirm that every row is another person; if not, name the column that identifies persons: --person COLUMN"
@@ -117,12 +123,17 @@ class Inspection(Drafted):
         if not names:
             return []
         person = shlex.quote(names[0])
-        return [
+        advice = [
             f"{', '.join(map(repr, names))}: named like an identifier of persons; without --person a fit takes every"
             " row as another person and protects rows, not persons. To protect persons with all their rows say"
             f" --person {person} --rows-per-person K (or --person {person} --item COLUMN if rows are items);"
             f" --person {person} alone if every row is another person."
         ]
+        if self.events is not None:
+            flags = zip(("--person", "--item", "--time"), map(shlex.quote, self.events), strict=True)
+            stated = " ".join(f"{flag} {name}" for flag, name in flags)
+            advice.append(f"the rows seem to be events of persons: inspect them as a sequence with {stated}")
+        return advice
 
     def _checklist(self) -> list[str]:
         """For a drafted table: what was left out, and what the curator must confirm."""
@@ -145,8 +156,18 @@ class Inspection(Drafted):
             ),
             *section(_ORDERS, [f"[ ] {rule}" for rule in self.orders]),
             *(f"  {_suggest_after(first, last)}" for last, first in self.follows),
-            "The draft holds no value of any person: ranges, bins and categories are found privately by the fit.",
+            self._values_held(),
         ]
+
+    def _values_held(self) -> str:
+        """What a drafted table tells of persons."""
+        if self.domain.origin == "drafted":
+            return (
+                "The draft holds the period of the rows and no other value of any person: ranges, bins and categories"
+                " are found privately by the fit. Once `from` and `to` are public, take out the line"
+                " `drafted_from_data`."
+            )
+        return "The draft holds no value of any person: ranges, bins and categories are found privately by the fit."
 
     def _gaps_title(self) -> str:
         options = " ".join(f"--missing {shlex.quote(text)}" for text, _, values in self.gaps if not values)
@@ -207,22 +228,30 @@ def inspect_file(
     guess = guess_options(source_file, options)
     options = guess.options
     drafted: Drafted | None = None
-    if guess.table:
+    if options.reads_events and options.domain is None and options.stated_shape == "long":
+        open_columns = partial(table_columns, files, Guess(_as_table(options)))
+        drafted = draft_events(open_columns, options, drop=drop, kinds=kinds)
+        options = replace(options, domain=drafted.domain, period=None)
+    elif guess.table:
         drafted = draft_table(table_columns(files, guess), options, drop=drop, kinds=kinds)
-        texts = (text for text, *_ in drafted.gaps)
-        options = replace(options, domain=drafted.domain, shape="wide", missing=(*options.missing, *texts))
+        if options.person is None:
+            drafted = replace(drafted, events=events_in(table_columns(files, guess), drafted.domain))
+        options = replace(options, domain=drafted.domain, shape="wide")
     elif drop or kinds:
         raise UsageError(
             f"{source_file}: `drop` and `kinds` are for tables that are drafted; correct the domain file."
         )
+    if drafted is not None:
+        options = replace(options, missing=(*options.missing, *(text for text, *_ in drafted.gaps)))
     records, source = read_files(files, options)
     lengths = records.lengths
     # Items come from the rows; the draft of a table contains nothing that does.
     domain = replace(records.domain, origin="drafted") if source.items_assumed_public else records.domain
     if drafted is not None:
-        domain = replace(domain, origin="judged")
+        domain = replace(domain, origin=drafted.domain.origin if drafted.domain.sequence is not None else "judged")
     if draft_domain is not None:
         note = _ITEMS_NOTE if drafted is None else _TABLE_NOTE
+        note += _PERIOD_NOTE if drafted is not None and domain.origin == "drafted" else ""
         if drafted is not None and drafted.orders:
             note += _ORDERS_NOTE + "\n".join(f"- {rule}" for rule in drafted.orders)
             note += "".join(f"\n{_suggest_after(first, last)}" for last, first in drafted.follows)
@@ -244,8 +273,20 @@ def inspect_file(
     )
 
 
+def _as_table(options: ReadOptions) -> ReadOptions:
+    """The options for reading all columns of a long file."""
+    return replace(options, shape="wide", item=None, time=None, period=None, discover=False)
+
+
 def draft_frame(
-    data: object, *, drop: Sequence[str] = (), kinds: Mapping[str, str] | None = None, person: str | None = None
+    data: object,
+    *,
+    drop: Sequence[str] = (),
+    kinds: Mapping[str, str] | None = None,
+    person: str | None = None,
+    item: str | None = None,
+    time: str | None = None,
+    period: str | None = None,
 ) -> Domain:
     """A domain drafted from a frame, by the rules of `inspect_file`, for its curator."""
     data = checked_frame(data)
@@ -255,6 +296,9 @@ def draft_frame(
             " files."
         )
     columns = frame_columns(data, column_names(data), convert=drafted_column)
+    if time is not None:
+        options = ReadOptions(person=person, item=item, time=time, period=period)
+        return draft_events(lambda: columns, options, drop=drop, kinds=kinds).domain
     if person is not None:
         columns.required(person, "person")
     items = [name for name in columns.names if name != person]

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpgm.data.domain import Domain, Field, ItemSequence
+from dpgm.data.domain import Domain, Field
 from dpgm.data.event_times import times_beside
 from dpgm.data.items import (
     empty_as_null,
@@ -78,7 +78,7 @@ def _domain(file: str, options: ReadOptions) -> Domain:
         return options.public_domain
     if not (options.discover or options.assume_public_items):
         raise UsageError(f"{file}: {NEEDS_DOMAIN}.")
-    return Domain((ItemSequence(plain_name(str(options.item)), discover=True),))
+    return Domain((options.sequence_of(plain_name(str(options.item))),))
 
 
 def _with_all_items(records: Records, file: str) -> Records:

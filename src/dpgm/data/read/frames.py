@@ -104,6 +104,7 @@ def read_frame(
     person: str | None = None,
     item: str | None = None,
     time: str | None = None,
+    period: str | None = None,
     persons: object = None,
     rows_per_person: int | None = None,
     discover: bool = False,
@@ -116,6 +117,7 @@ def read_frame(
         person: a frame's column of persons: with `item`, rows are grouped by it; without, its values must differ.
         item: the column of items: with `person`, one item per row; without, a list of items per row.
         time: the column of times, by which items are a sequence: one time per row, or a list of times where items are.
+        period: the public period of the times, such as 2024-03-01..2024-03-31, where no domain has it.
         persons: a frame with the attributes of persons, one row each, if the other frame has their events only.
         rows_per_person: keep at most this many rows per person, chosen at random in secret, instead of one.
         discover: find privately what the domain does not state; names and types of a frame's columns are public.
@@ -137,7 +139,7 @@ def read_frame(
     like_persons = named_like_persons((name for name in names if name != item), domain)
     if person is None and like_persons:
         warnings.warn(f"the frame: {person_advice(like_persons)}.", PrivacyWarning, stacklevel=3)
-    ordered = ReadOptions(domain, person=person, item=item, time=time, discover=discover)
+    ordered = ReadOptions(domain, person=person, item=item, time=time, period=period, discover=discover)
     if ordered.reads_events:
         return FrameRecords(*_events(data, ordered, persons), dtypes)
     if persons is not None:

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Unpack
 
 from dpgm import validation
-from dpgm.data.domain import Domain
+from dpgm.data.domain import Domain, ItemSequence
 from dpgm.data.domain_file import as_domain
 from dpgm.data.formats import format_of
 from dpgm.data.kinds.items import SetField
@@ -94,6 +94,27 @@ class ReadOptions(DeclaredOptions):
             raise UsageError(
                 "`time` belongs to a sequence, and the domain has none; give it a field of kind `sequence`."
             )
+        if self.period is not None and (self.time is None or domain is not None):
+            raise UsageError(
+                "`period` belongs to `time` without a domain; say it as `from` and `to` of the sequence in the domain."
+            )
+        if self.period_ends is not None:
+            self.sequence_of(str(self.item))  # refuses what is no period
+
+    @property
+    def period_ends(self) -> tuple[str, str] | None:
+        """The first and the last day of the stated period."""
+        if self.period is None:
+            return None
+        start, _, end = self.period.partition("..")
+        return start.strip(), end.strip()
+
+    def sequence_of(self, item: str) -> ItemSequence:
+        """The sequence, of items to be found, that the options state without a domain."""
+        if self.period_ends is None:
+            return ItemSequence(item, discover=True)
+        start, end = self.period_ends
+        return ItemSequence(item, discover=True, time=True, start=start, end=end)
 
     @property
     def reads_events(self) -> bool:
