@@ -31,7 +31,8 @@ from data_folder import DATA
 from torch import nn
 
 from dpgm.data.domain import Categorical, Domain, Image
-from dpgm.data.records import Records, level_bits, nearest_levels
+from dpgm.data.kinds.image import level_bits, nearest_levels
+from dpgm.data.records import Records
 from dpgm.images import fitting as image_fitting
 from dpgm.images import measurement as image_measurement
 from dpgm.images.features import ImageLayout

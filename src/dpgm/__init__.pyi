@@ -7,7 +7,7 @@ from dpgm.data.domain import Domain as Domain
 from dpgm.data.domain_file import load_domain as load_domain
 from dpgm.data.domain_file import save_domain as save_domain
 from dpgm.data.events import Events as Events
-from dpgm.data.inspect.inspection import inspect_file as inspect_file
+from dpgm.data.inspection import inspect_file as inspect_file
 from dpgm.data.kinds.boolean import Boolean as Boolean
 from dpgm.data.kinds.categorical import Categorical as Categorical
 from dpgm.data.kinds.date import Date as Date

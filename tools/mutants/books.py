@@ -107,7 +107,7 @@ MUTANTS = (
     Mutant(
         41,
         "rows between two stray quotation marks taken for one",
-        (Patch("dpgm.data.formats.delimited:split_cells", "next(rows, None) is not None", "False"),),
+        (Patch("dpgm.data.formats.lines:split_cells", "next(rows, None) is not None", "False"),),
         ("tests/data/read/test_reading_rules.py::test_a_quotation_mark_within_a_cell_swallows_no_rows",),
     ),
     Mutant(
@@ -206,7 +206,7 @@ MUTANTS = (
     Mutant(
         65,
         "one row of a person too many is read",
-        (Patch("dpgm.data.read.storage:_sample_rows", "rank < most", "rank <= most"),),
+        (Patch("dpgm.data.read.persons:_sample_rows", "rank < most", "rank <= most"),),
         ("tests/synthesis/test_rows_per_person.py::test_at_most_k_rows_of_a_person_are_used",),
     ),
     Mutant(

@@ -317,7 +317,7 @@ def _read(
 
     Several processes compare their `request`, how they read and what, since each reads its share by itself.
     """
-    from dpgm.data.inspect.inspection import rarity_warning
+    from dpgm.data.inspection import rarity_warning
     from dpgm.data.read.readers import read_share
     from dpgm.synthesis.joint import reading_together
 

@@ -99,6 +99,7 @@ def read_stdin(
 
     With `detect_format` the format is guessed from the data, as a curator may; for a fit it must be stated.
     """
+    from dpgm.data.formats import ending_of
     from dpgm.data.formats.opening import spooled
 
     pipes = [path for path in paths if is_pipe(path)]
@@ -110,7 +111,7 @@ def read_stdin(
         raise UsageError("data from stdin have no file ending; state their format, such as --format csv.")
     if rank_and_size()[1] > 1:
         raise UsageError("several processes cannot read one stdin; save the data to a file first.")
-    copy = spooled(sys.stdin.buffer, "stdin", detect_format=detect_format, folder=folder)
+    copy = spooled(sys.stdin.buffer, "stdin", folder=folder, ending_of=ending_of if detect_format else None)
     return tuple(copy if is_pipe(path) else path for path in paths)
 
 

@@ -298,7 +298,7 @@ class Domain:
             period: the public period of the times, such as 2024-03-01..2024-03-31; that of the rows if not stated,
                 which makes the domain a draft to be corrected.
         """
-        from dpgm.data.inspect.inspection import draft_frame
+        from dpgm.data.inspection import draft_frame
 
         named = {"person": person, "item": item, "time": time, "period": period}
         return draft_frame(data, drop=drop, kinds=kinds, **named)

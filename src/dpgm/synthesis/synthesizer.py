@@ -202,6 +202,8 @@ class Synthesizer:
         own = {"domain", "memory"} & {*reading}
         if own:
             raise UsageError(f"`{min(own)}` is an argument of `Synthesizer(...)`, not of `fit`; give it there.")
+        if isinstance(data, Records) and not reading and not any(named.values()):
+            return FrameRecords(data, None)
         if not isinstance(data, (str, os.PathLike)):
             if reading:
                 raise UsageError(

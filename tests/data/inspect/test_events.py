@@ -5,6 +5,7 @@ import pytest
 
 import dpgm
 from dpgm.data.domain_file import load_domain
+from dpgm.data.inspect.events import EventColumns
 from dpgm.data.layouts import Layout
 from dpgm.errors import UsageError
 
@@ -26,7 +27,7 @@ def folder(tmp_path_factory):
 @pytest.mark.parametrize("name", ["taps.csv", "taps.parquet", "taps.jsonl"])
 def test_events_are_proposed_where_persons_have_several_rows_at_times(folder, name):
     found = dpgm.inspect_file(folder / name)
-    assert found.events == ("card_id", "station", "time")
+    assert found.events == EventColumns("card_id", "station", "time")
     assert "--person card_id --item station --time time" in "\n".join(found.lines())
 
 
