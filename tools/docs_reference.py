@@ -27,6 +27,7 @@ GROUPS = {
         "write_records inspect_file simulate_transit simulate_cdr"
     ),
     "Fields of a domain": "ItemSet Categorical Numeric Date DateTime Boolean Image Identifier Ignored",
+    "Rows in several places": "measure_part fit_parts MeasuredPart PartRequest",
     "Budget": "cost Ledger",
     "Evaluation": "evaluate Evaluation read_workload write_report clustering_accuracy",
     "Baselines and parts": "AnswerZero IndependentMarginals Mwem PrivateKernelKMeans FourierFeatures",

@@ -49,6 +49,10 @@ from dpgm.privacy.ledger import Ledger as Ledger
 from dpgm.report.html import write_report as write_report
 from dpgm.statistics.fourier_features import FourierFeatures as FourierFeatures
 from dpgm.strategy.settings import Config as Config
+from dpgm.synthesis.parts import MeasuredPart as MeasuredPart
+from dpgm.synthesis.parts import PartRequest as PartRequest
+from dpgm.synthesis.parts import fit_parts as fit_parts
+from dpgm.synthesis.parts import measure_part as measure_part
 from dpgm.synthesis.plan import Plan as Plan
 from dpgm.synthesis.plan import make_plan as make_plan
 from dpgm.synthesis.plan import read_plan as read_plan

@@ -68,6 +68,16 @@ def visits(folder: Path) -> None:
     (folder / "places.yaml").write_text((folder / "stations.yaml").read_text())
 
 
+def two_places(folder: Path) -> None:
+    """The travellers of two places, and the folder in which the curator collects parts."""
+    visits(folder)
+    records = dpgm.read_records(folder / "visits.parquet", domain=folder / "stations.yaml")
+    records.rows(0, 1500).write(folder / "north.parquet")
+    records.rows(1500, 4000).write(folder / "south.parquet")
+    (folder / "parts").mkdir()
+    (folder / "examples").symlink_to(ROOT / "examples")
+
+
 def visits_and_release(folder: Path) -> None:
     visits(folder)
     people(folder)
@@ -174,9 +184,11 @@ PAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "evaluation.md": (visits_and_release, BOTH),
     "guarantee.md": (visits, ""),
     "guides/budget.md": (visits, ""),
+    "guides/describing.md": (visits_and_release, ""),
     "guides/images.md": (digits, ""),
     "guides/sets.md": (long_visits, ""),
     "guides/several-machines.md": (visits, ""),
+    "guides/several-places.md": (two_places, ""),
     "guides/tables.md": (people, ""),
     "how/mixture.md": (visits, ""),
 }

@@ -5,7 +5,7 @@ from mutant import Mutant, Patch
 BYTES = (
     "tests/synthesis/test_whole_fits.py::test_every_byte_that_a_fit_leaves_behind_or_prints_follows_from_its_noisy_values",
 )
-CERTIFY = "dpgm.synthesis.synthesizer:_certify"
+CERTIFY = "dpgm.synthesis.certified_fit:certify"
 RESERVE = "dpgm.privacy.ledger:Ledger.reserve"
 PASSED = "dpgm.mechanisms.threshold:passed"
 
@@ -194,9 +194,9 @@ MUTANTS = (
         (
             Patch(
                 "dpgm.cli.fitting:fit.announce_start",
-                "_announce_fit(total, records.domain, planned, expected)",
+                "_announce_fit(total, records.domain, planned, needed)",
                 """
-                _announce_fit(total, records.domain, planned, expected)
+                _announce_fit(total, records.domain, planned, needed)
                 announce(f"{len(records.indices)} items")
                 """,
             ),

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow
 
-from dpgm.baselines.mwem import MwemSettings
+from dpgm.baselines.rules import MwemSettings
 from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
 from dpgm.data.layouts import Source
 from dpgm.data.read.frames import read_frame
@@ -99,7 +99,10 @@ def _products() -> tuple[Configuration, ...]:
         _configuration("table", "products, a table of three columns", table, _short(SHORT), effort=1.5),
         _configuration("person", "as table, two rows per person", person, _short(SHORT)),
         _configuration(
-            "mwem", "multiplicative weights, three rounds", alike, Settings("mwem", family=MwemSettings(3))
+            "mwem",
+            "multiplicative weights, three rounds",
+            alike,
+            Settings("mwem", family=MwemSettings(iterations=3)),
         ),
     )
 

@@ -17,12 +17,13 @@ from dpgm.cli.app import (
     PROCESSES,
     QUIET,
     app,
+    argument,
     is_first,
     option,
     rank_and_size,
     starts_processes,
 )
-from dpgm.cli.options import DATA, EPSILON, GENERATOR, PRIVACY, takes_about, takes_read_options, takes_request
+from dpgm.cli.options import EPSILON, GENERATOR, PRIVACY, takes_about, takes_read_options, takes_request
 from dpgm.cli.terminal import announce, bars, figure, print_table, read_stdin, refuse_pipe, reporting_spent_budget
 from dpgm.data.atomic import atomic_file, check_output, remove_leftovers
 from dpgm.errors import ArtefactError, BudgetError, UsageError
@@ -124,11 +125,19 @@ def _print_plan(made: "dpgm.Plan") -> None:
 @takes_about
 def fit(
     context: typer.Context,
-    data: str = DATA,
+    data: str | None = argument(
+        "The data file (archive.zip::member for one in a zip, - for stdin); none with --sums.", None, metavar="DATA"
+    ),
     *,
     options: "dpgm.ReadOptions",
     epsilon: float | None = option(*EPSILON, panel=PRIVACY),
     out: Path | None = option("--out -o", "Release folder to write.", panel=OUTPUT),
+    sums: Path | None = option(
+        "--sums", "Folder of the parts that `dpgm measure` wrote, in place of DATA.", panel="Rows in several places"
+    ),
+    key: Path | None = option(
+        "--key", "With --sums: the private key that opens them.", panel="Rows in several places"
+    ),
     request: Callable[..., "dpgm.Config"],
     public: Path | None = option("--public", "Public records to start clusters from.", panel=GENERATOR),
     device: str = option("--device", "auto, cpu or cuda.", "auto", panel=GENERATOR),
@@ -169,6 +178,14 @@ def fit(
     if epsilon is None and plan_file is None:
         raise UsageError("`--epsilon` is missing; 1 is a usual choice.")
     folder = _default_checkpoint(out) if checkpoint is None else checkpoint
+    if sums is not None:
+        _fit_sums(
+            sums, key, plan_file, options, out, folder, keep=checkpoint is not None, data=data, ledger=ledger,
+            sign=sign, seed=seed, force=force, quiet=quiet,
+        )  # fmt: skip
+        return
+    if data is None:
+        raise UsageError("DATA is missing; name the file to fit.")
     with all_or_none():
         # Refuse what can be refused cheaply before the file is read.
         _check_outputs(out, folder, force=force, resume=resume, sign=sign, seed=seed)
@@ -220,6 +237,44 @@ def fit(
         remove_checkpoint(folder)
     if not quiet:
         _announce_release(out, synthesizer.certificate_, synthesizer.release_.domain)
+
+
+def _fit_sums(
+    sums: Path,
+    key: Path | None,
+    plan_file: Path | None,
+    options: "dpgm.ReadOptions",
+    out: Path,
+    folder: Path,
+    *,
+    keep: bool,
+    data: str | None,
+    ledger: Path | None,
+    sign: Path | None,
+    seed: int | None,
+    force: bool,
+    quiet: bool,
+) -> None:
+    """Fit the parts in a folder, and write the release once those of the last round are there."""
+    from dpgm.cli.parts import fit_of_sums
+    from dpgm.privacy.keys import read_private_key
+    from dpgm.synthesis.checkpoint import HEADER_FILE, remove_checkpoint
+
+    if data is not None or seed is not None:
+        raise UsageError("`--sums` takes the place of DATA, and has no `--seed`; leave them out.")
+    if plan_file is None:
+        raise UsageError("`--plan` is missing: the plan that the places measured by (`dpgm plan --out`).")
+    _check_outputs(out, folder, force=force, resume=(folder / HEADER_FILE).exists(), sign=sign, seed=seed)
+    planned = _read_plan(plan_file, None)
+    with reporting_spent_budget(folder, unless=(UsageError, ArtefactError, BudgetError)):
+        release = fit_of_sums(sums, planned, options, key, checkpoint=folder, ledger=ledger, quiet=quiet)
+    if release is None:
+        return
+    release.save(out, force=force, key=None if sign is None else read_private_key(sign))
+    if not keep:
+        remove_checkpoint(folder)
+    if not quiet:
+        _announce_release(out, release.certificate, release.domain)
 
 
 def _after(announce_start: Callable[[], None], progress: "Progress") -> "Progress":
@@ -294,7 +349,7 @@ def _clear_leftovers(out: Path) -> None:
 
 def _check_signing(key: Path, seed: int | None) -> None:
     """Refuse a key that cannot be used, before anything is spent."""
-    from dpgm.privacy.signatures import read_private_key
+    from dpgm.privacy.keys import read_private_key
 
     read_private_key(key)
     if seed is not None:
