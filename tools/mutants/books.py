@@ -115,7 +115,7 @@ MUTANTS = (
         "a first line of truth values published as names",
         (
             Patch(
-                "dpgm.data.formats.delimited:_is_header",
+                "dpgm.data.formats.headers:_is_header",
                 'is_number_text(cell) or cell.lower() in ("true", "false")',
                 "is_number_text(cell)",
             ),
