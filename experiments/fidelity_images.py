@@ -149,7 +149,7 @@ def default_preset(train: Records, epsilon: float, seed: int, device: str, count
     gateway = Gateway(train, randomness=SeededRandomness(seed))
     draws = torch.Generator().manual_seed(seed)
     start = time.perf_counter()
-    settings = ImageSettings(large=device == "cuda")
+    settings = ImageSettings()
     domain = train.domain
     measured = image_measurement.measure_images(gateway, domain, noises(epsilon), settings, device=device)
     middle = time.perf_counter()

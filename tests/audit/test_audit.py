@@ -19,7 +19,7 @@ from dpgm.mechanisms.gateway import Call, Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.privacy.accountant import Cost, cost
 from dpgm.privacy.events import Mechanism
-from dpgm.synthesis import synthesizer
+from dpgm.synthesis import certified_fit
 from dpgm.synthesis.domain_discovery import MEASURES as DISCOVERY
 from dpgm.synthesis.strategies import STRATEGIES
 from reading_data import with_open_items
@@ -247,7 +247,7 @@ def test_a_certificate_that_claims_less_than_its_mechanisms_cost_is_caught(monke
         spent = cost(mechanisms, delta)
         return replace(spent, epsilon=spent.epsilon / 2)
 
-    monkeypatch.setattr(synthesizer, "cost", halved)
+    monkeypatch.setattr(certified_fit, "cost", halved)
     assert isinstance(halved(MECHANISM, 1e-5), Cost)
     found = findings.judge_trials(CASES["table"], run_trials(CASES["table"], 2))
     assert not found.passed

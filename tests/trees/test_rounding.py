@@ -4,10 +4,15 @@ import numpy as np
 import pytest
 
 from dpgm.trees import rounding
-from dpgm.trees.rounding import take_rows
+from dpgm.trees.rounding import take_rows as take_rows_by
+from dpgm.trees.rules import SamplingRules
 
 SIZES = (5, 4, 6)
 POOL = 6000
+
+
+def take_rows(*arguments):
+    return take_rows_by(*arguments, SamplingRules())
 
 
 def pool(seed=0):

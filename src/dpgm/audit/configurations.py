@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow
 
-from dpgm.baselines.mwem import MwemSettings
+from dpgm.baselines.rules import MwemSettings
 from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
 from dpgm.data.layouts import Source
 from dpgm.data.read.frames import read_frame
@@ -28,8 +28,7 @@ from dpgm.strategy.discovery_rules import DiscoveryRules
 from dpgm.strategy.protocol import PublicFacts
 from dpgm.strategy.settings import Settings
 from dpgm.synthesis.plan import Plan, budget_of
-from dpgm.trees.rules import RULES as TREE_RULES
-from dpgm.trees.rules import TreeSettings
+from dpgm.trees.rules import TREE_RULES, TreeSettings
 
 DELTA = 1e-5
 RECORDS_PER_FIT = 24  # without the canary
@@ -122,7 +121,10 @@ def _products() -> tuple[Configuration, ...]:
             effort=1.5,
         ),
         _configuration(
-            "mwem", "multiplicative weights, three rounds", alike, Settings("mwem", family=MwemSettings(3))
+            "mwem",
+            "multiplicative weights, three rounds",
+            alike,
+            Settings("mwem", family=MwemSettings(iterations=3)),
         ),
     )
 

@@ -10,18 +10,17 @@ import torch
 from torch import Tensor
 
 from dpgm.data.domain import Domain
-from dpgm.products.rules import SAMPLING
 from dpgm.strategy.protocol import Box
 
 _NEGLIGIBLE = 1e-12  # share of the total weight below which a component is dropped
 
 
 def restrict(
-    domain: Domain, weights: Tensor, probabilities: Tensor, boxes: Sequence[Box]
+    domain: Domain, weights: Tensor, probabilities: Tensor, boxes: Sequence[Box], most_cells: int
 ) -> tuple[Tensor, Tensor, float] | None:
     """Weights and probabilities of the restricted mixture, and the probability of the boxes; 0 leaves no component.
 
-    None if the restricted mixture would not fit into memory.
+    None if the restricted mixture would have more than so many components x positions.
     """
     fields = zip(domain.fields, domain.blocks, strict=True)
     places = {field.name: (block.start, block.stop) for field, block in fields}
@@ -30,7 +29,7 @@ def restrict(
     if not total > 0:
         return weights[:0], probabilities[:0], 0.0
     chosen = [torch.nonzero(one > _NEGLIGIBLE * total).flatten() for one in inside]
-    if sum(len(one) for one in chosen) * domain.width > SAMPLING.conditioned_cells:
+    if sum(len(one) for one in chosen) * domain.width > most_cells:
         return None
     kept = torch.cat([one[at] for one, at in zip(inside, chosen, strict=True)])
     parts = [_restricted(probabilities[at], box, places) for box, at in zip(boxes, chosen, strict=True)]

@@ -253,8 +253,18 @@ class Strategy(Protocol):
     ) -> Generator:
         """Measure and train through the gateway; the result is post-processing of noisy values."""
 
-    def load(self, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain) -> Generator:
-        """A generator from the parts of an untrusted release; raises ArtefactError unless all are valid."""
+    def load(
+        self,
+        architecture: Mapping[str, Any],
+        tensors: Mapping[str, Tensor],
+        domain: Domain,
+        settings: FamilySettings,
+    ) -> Generator:
+        """A generator from the parts of an untrusted release, and the settings that its certificate states.
+
+        Raises:
+            ArtefactError: a part is not valid.
+        """
 
 
 # -- the parts of an untrusted release ----------------------------------------------------------

@@ -42,7 +42,7 @@ def fit_trees(
         TiltedSums(one.statistic, parameters, own.features.sums(weights), one.std, ridge)
         for (one, ridge), parameters, own in zip(wanted, found.parameters, released, strict=True)
     ]
-    return Trees(forest, tilted, records, found.log_total - float(np.log(rows)))
+    return Trees(forest, tilted, records, found.log_total - float(np.log(rows)), rules.sampling)
 
 
 def _wanted(measured: Measurements, rules: TreeRules) -> list[tuple[Measured[Statistic], float]]:

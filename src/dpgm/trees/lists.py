@@ -86,9 +86,8 @@ def measure_lists(
     norms = np.sqrt(held * columns)
     by_groups = ItemsByColumns(coding, every[popular], tuple(groups))
     beside = _release(gateway, by_groups, norms, noises[ITEMS_BY_GROUPS], rules.lists)
-    column = _best_column(
-        beside, by_groups, shares, rate[popular], _mean_weight(beside.statistic, norms, held), records
-    )
+    scale = records * _mean_weight(beside.statistic, norms, held)
+    column = _best_column(beside, by_groups, shares, rate[popular], scale, rules.pairs.strength_rounds)
 
     chosen = [own if number == column else None for number, own in enumerate(fine)]
     by_values = ItemsByColumns(coding, every[popular], tuple(chosen), ITEMS_BY_VALUES)
@@ -140,16 +139,14 @@ def _best_column(
     by_groups: ItemsByColumns,
     shares: Sequence[Floats],
     rate: Floats,
-    weight: float,
-    records: int,
-    rounds: int = 30,
+    scale: float,
+    rounds: int,
 ) -> int:
-    """The column whose groups say most of items."""
+    """The column whose groups say most of items; `scale` times a share of the records is the expected sum."""
     values, found = measured.value.double().numpy(), []
     for column, groups in enumerate(by_groups.groups):
         assert groups is not None
         expected = np.outer(np.bincount(groups[:-1], shares[column]), rate)
-        deviations = by_groups.table(values, column) / (records * weight) - expected
-        noise = (measured.std / (records * weight)) ** 2
-        found.append(information(deviations, noise, expected, rounds))
+        deviations = by_groups.table(values, column) / scale - expected
+        found.append(information(deviations, (measured.std / scale) ** 2, expected, rounds))
     return int(np.argmax(found))

@@ -24,7 +24,7 @@ from dpgm.tilting.rules import TiltRules
 from dpgm.tilting.tilt import Released, tilt
 from dpgm.trees.forest import Forest
 from dpgm.trees.rounding import take_rows
-from dpgm.trees.rules import SAMPLING
+from dpgm.trees.rules import SamplingRules
 from dpgm.trees.state import forest_tensors, read_parts, tilted_tensors
 from dpgm.trees.tilted import Pool, TiltedSums
 
@@ -37,6 +37,7 @@ class Trees:
         tilted: all statistics with their parameters.
         records: the number of records that was fitted.
         log_mean: the logarithm of the mean of exp(theta . f(x)) over the mixture.
+        sampling: how samples are drawn.
         restricted: whether the mixture was restricted, so that sums are not those of the fit.
     """
 
@@ -48,11 +49,12 @@ class Trees:
         tilted: Sequence[TiltedSums],
         records: int,
         log_mean: float,
+        sampling: SamplingRules,
         *,
         restricted: bool = False,
     ) -> None:
         self.forest, self.tilted, self.records = forest, tuple(tilted), records
-        self.log_mean, self._restricted = log_mean, restricted
+        self.log_mean, self.sampling, self._restricted = log_mean, sampling, restricted
 
     @property
     def domain(self) -> Domain:
@@ -70,7 +72,7 @@ class Trees:
 
     def samples_whole(self, count: int) -> bool:
         """Whether the pool of `count` records is weighted as a whole."""
-        return count <= SAMPLING.whole
+        return count <= self.sampling.whole
 
     def sample(self, count: int, *, generator: torch.Generator) -> Records:
         """`count` records whose measured sums are near those of the fit."""
@@ -84,10 +86,11 @@ class Trees:
         rng = np.random.default_rng(int(torch.randint(2**62, (1,), generator=generator)))
         if count == 0:
             return self.forest.draw(0, rng)
-        pool = self.forest.draw(max(SAMPLING.least, round(SAMPLING.per_record * count)), rng)
+        pool = self.forest.draw(max(self.sampling.least, round(self.sampling.per_record * count)), rng)
         found = Pool(self.coding, pool)
         log_weights = self._adjusted(found) if adjust else self.energies(found)
-        rows = take_rows(found.codes, self.coding.sizes, self.forest.order, log_weights.numpy(), count, rng)
+        weights = log_weights.numpy()
+        rows = take_rows(found.codes, self.coding.sizes, self.forest.order, weights, count, rng, self.sampling)
         return pool.take(rows)
 
     def energies(self, pool: Pool) -> Tensor:
@@ -106,7 +109,7 @@ class Trees:
         released = [
             Released(own, one.sums, one.std, one.ridge) for one, own in zip(self.tilted, features, strict=True)
         ]
-        rules = TiltRules(iterations=SAMPLING.iterations, matched=SAMPLING.matched)
+        rules = TiltRules(iterations=self.sampling.iterations, matched=self.sampling.matched)
         return tilt(released, base, self.records, rules).log_weights
 
     # -- conditioning ----------------------------------------------------------------------------------------------
@@ -116,14 +119,14 @@ class Trees:
 
         The probability is estimated by the weights of a pool.
         """
-        found = self.forest.conditioned(boxes, SAMPLING.most_numbers)
+        found = self.forest.conditioned(boxes, self.sampling.most_numbers)
         if found is None:
             return None
         forest, chance = found
         if forest is None:
             return None, 0.0
-        made = Trees(forest, self.tilted, self.records, self.log_mean, restricted=True)
-        drawn = forest.draw(SAMPLING.chance_rows, np.random.default_rng(0))
+        made = Trees(forest, self.tilted, self.records, self.log_mean, self.sampling, restricted=True)
+        drawn = forest.draw(self.sampling.chance_rows, np.random.default_rng(0))
         energies = self.energies(Pool(self.coding, drawn))
         inside = float(torch.logsumexp(energies, 0)) - np.log(len(drawn))
         return made, float(min(1.0, chance * np.exp(inside - self.log_mean)))
@@ -147,7 +150,13 @@ class Trees:
         return tensors
 
     @classmethod
-    def from_state(cls, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain) -> "Trees":
+    def from_state(
+        cls,
+        architecture: Mapping[str, Any],
+        tensors: Mapping[str, Tensor],
+        domain: Domain,
+        sampling: SamplingRules,
+    ) -> "Trees":
         """Restore a model from an untrusted file; raises ArtefactError unless all parts are valid."""
         forest, tilted, records, log_mean = read_parts(cls.kind, architecture, tensors, domain)
-        return cls(forest, tilted, records, log_mean)
+        return cls(forest, tilted, records, log_mean, sampling)

@@ -14,7 +14,7 @@ from dpgm.arrays import Floats, Ints
 from dpgm.kernels.compiled import HAS_NUMBA
 from dpgm.kernels.pair_kernels import add_pairs
 from dpgm.kernels.row_swaps import exchange_rows
-from dpgm.trees.rules import SAMPLING
+from dpgm.trees.rules import SamplingRules
 
 
 def take_rows(
@@ -24,6 +24,7 @@ def take_rows(
     log_weights: Floats,
     count: int,
     rng: np.random.Generator,
+    rules: SamplingRules,
 ) -> Ints:
     """`count` rows in random order; one of weight w is taken at most w times its share, rounded up.
 
@@ -34,18 +35,19 @@ def take_rows(
         log_weights: (n,) logarithms of the weights.
         count: the number of rows.
         rng: source of all draws.
+        rules: how many rows are tried.
     """
     weights = np.exp(log_weights - log_weights.max())
     weights *= count / weights.sum()
     along = np.lexsort(codes[:, list(order)[::-1]].T)
     chosen = rng.permutation(_evenly(weights, along, count, rng))
-    if not HAS_NUMBA or count > SAMPLING.whole or codes.shape[1] < 2:
+    if not HAS_NUMBA or count > rules.whole or codes.shape[1] < 2:
         return chosen
-    cells = _Cells(codes, sizes)
+    cells = _Cells(codes, sizes, rules)
     expected = cells.sums(np.arange(len(codes)), weights)
     errors = cells.sums(chosen, np.ones(count)) - expected
     penalties = 1 / np.maximum(expected, 1.0)
-    penalties[cells.single :] *= SAMPLING.column_penalty
+    penalties[cells.single :] *= rules.column_penalty
     room = np.ceil(weights).astype(np.int64) - np.bincount(chosen, minlength=len(codes))
     for _ in range(cells.sweeps(count)):
         candidates = rng.permutation(_evenly(weights, along, count, rng))
@@ -64,9 +66,10 @@ def _evenly(weights: Floats, along: Ints, count: int, rng: np.random.Generator) 
 class _Cells:
     """The cells of all pairs of columns, and then those of single columns, in one flat array."""
 
-    def __init__(self, codes: Ints, sizes: Sequence[int]) -> None:
+    def __init__(self, codes: Ints, sizes: Sequence[int], rules: SamplingRules) -> None:
+        self._rules = rules
         # A row without a value has the code after the last one. Long columns are cut into coarser codes.
-        widths = np.minimum(np.array(sizes) + 1, SAMPLING.most_codes)
+        widths = np.minimum(np.array(sizes) + 1, rules.most_codes)
         self._codes = np.ascontiguousarray((codes * widths // (np.array(sizes) + 1)).astype(np.int32))
         columns = range(len(sizes))
         self._pairs = np.array([*combinations(columns, 2), *((one, one) for one in columns)], dtype=np.int64)
@@ -86,8 +89,8 @@ class _Cells:
 
     def sweeps(self, count: int) -> int:
         """How often every row of the sample is tried."""
-        affordable = SAMPLING.tried_cells // (count * len(self._pairs) + 1)
-        return int(np.clip(affordable, 1, SAMPLING.sweeps))
+        affordable = self._rules.tried_cells // (count * len(self._pairs) + 1)
+        return int(np.clip(affordable, 1, self._rules.sweeps))
 
     def exchange(self, errors: Floats, penalties: Floats, chosen: Ints, room: Ints, candidates: Ints) -> None:
         """Try every candidate in the place of one chosen row."""

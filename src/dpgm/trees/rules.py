@@ -135,7 +135,7 @@ class PoolRules:
 
 @dataclass(frozen=True)
 class SamplingRules:
-    """How samples are drawn from a release; these numbers are not part of a plan. All by hand."""
+    """How samples are drawn from a release. All by hand."""
 
     # Rows of the pool per record of a sample, and the fewest.
     per_record: float = 2.5
@@ -167,6 +167,7 @@ class TreeRules(StatisticRules):
     lists: ListRules = field(default_factory=ListRules)
     base: BaseRules = field(default_factory=BaseRules)
     pool: PoolRules = field(default_factory=PoolRules)
+    sampling: SamplingRules = field(default_factory=SamplingRules)
     tilt: TiltRules = field(default_factory=lambda: TiltRules(iterations=100))
 
     def ridge_of(self, name: str, *, alone: bool) -> float:
@@ -176,12 +177,11 @@ class TreeRules(StatisticRules):
         return self.pool.rank_ridge_alone if alone else self.pool.rank_ridge
 
 
-RULES = TreeRules()
-SAMPLING = SamplingRules()
+TREE_RULES = TreeRules()
 
 
 @dataclass(frozen=True)
 class TreeSettings(FamilySettings):
     """The tuned numbers, as a plan keeps them."""
 
-    rules: TreeRules = RULES
+    rules: TreeRules = TREE_RULES

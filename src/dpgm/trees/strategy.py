@@ -20,14 +20,14 @@ from dpgm.trees.fitting import fit_trees
 from dpgm.trees.measurement import measure
 from dpgm.trees.model import Trees
 from dpgm.trees.planning import tree_memory, tree_spends
-from dpgm.trees.rules import RULES, TreeRules, TreeSettings
+from dpgm.trees.rules import TREE_RULES, TreeRules, TreeSettings
 
 
 @dataclass(frozen=True)
 class TreeStrategy(Strategy):
     """Tables, and lists of items beside columns."""
 
-    rules: TreeRules = RULES
+    rules: TreeRules = TREE_RULES
     name = Trees.kind
     settings_type = TreeSettings
     measures = plan_descriptions(
@@ -68,9 +68,15 @@ class TreeStrategy(Strategy):
         context.progress("measure", 1, 1)
         return fit_trees(measured, rules, generator=draws, progress=context.percent("refine"))
 
-    def load(self, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain) -> Trees:
+    def load(
+        self,
+        architecture: Mapping[str, Any],
+        tensors: Mapping[str, Tensor],
+        domain: Domain,
+        settings: FamilySettings,
+    ) -> Trees:
         """A tilted mixture from an untrusted release."""
-        return Trees.from_state(architecture, tensors, domain)
+        return Trees.from_state(architecture, tensors, domain, _rules(settings).sampling)
 
 
 def _rules(settings: FamilySettings) -> TreeRules:
