@@ -14,6 +14,7 @@ from dpgm.data.domain import Domain
 from dpgm.data.events import Events
 from dpgm.data.kinds.base import Cells, label_array, list_array
 from dpgm.data.layouts import Layout, Shape, free_name
+from dpgm.data.nested import members_together
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
 
@@ -70,6 +71,14 @@ def _event_table(
         elif name != person:
             columns[name] = column.take(pa.array(rows))
     return pa.table(columns)
+
+
+def event_lists_together(table: pa.Table, domain: Domain) -> pa.Table:
+    """The table with the lists of items and times as one of structures, where the layout names both as its members."""
+    layout = domain.layout
+    if layout is None or layout.item is None or layout.time is None or domain.sequence is None:
+        return table
+    return members_together(table, (layout.item, layout.time))
 
 
 def decode(records: Records, *, rng: np.random.Generator) -> pa.Table:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpgm.data.decoding import shaped_table
+from dpgm.data.decoding import event_lists_together, shaped_table
 from dpgm.data.domain import Domain, Field
 from dpgm.data.items import escape_formula
 from dpgm.data.layouts import Layout, Shape
@@ -51,9 +51,18 @@ class Written:
         return self.domain.item_set is not None and self.shape == "wide" and self.domain.sequence is None
 
     @cached_property
+    def empty(self) -> pa.Table:
+        """A table without rows."""
+        return self.table(Records.from_lists([], self.domain), 0)
+
+    @property
     def schema(self) -> pa.Schema:
         """Names and types of the columns of `table`."""
-        return self.table(Records.from_lists([], self.domain), 0).schema
+        return self.empty.schema
+
+    def together(self, table: pa.Table) -> pa.Table:
+        """The table with items and their times as one list of structures, where their names say so."""
+        return event_lists_together(table, self.domain)
 
     def table(self, records: Records, first: int) -> pa.Table:
         """Records as a table of the shape; `first` is the number of the first one."""
