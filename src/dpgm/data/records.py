@@ -237,11 +237,17 @@ class Records:
 
         return polars_frame(self.to_arrow(rng=rng), dict(self.dtypes), self.domain)
 
-    def write(self, path: str | os.PathLike[str], *, shape: str | None = None) -> None:
-        """Write to a file in the format of its ending (see `dpgm.write_records`)."""
+    def write(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        shape: str | None = None,
+        persons: str | os.PathLike[str] | None = None,
+    ) -> None:
+        """Write to a file in the format of its ending, and attributes of persons to another (`dpgm.write_records`)."""
         from dpgm.data.writers import write_records
 
-        write_records(self, path, shape=shape)
+        write_records(self, path, shape=shape, persons=persons)
 
     def __eq__(self, other: object) -> bool:
         return (

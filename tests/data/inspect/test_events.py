@@ -113,5 +113,5 @@ def test_lists_of_events_are_drafted_with_their_times(ending, tmp_path):
     assert [field.name for field in found.domain.fields] == ["card", "age", "zones", "trips.station"]
     records = dpgm.read_records(tmp_path / f"x.{ending}", domain=replace(found.domain, origin="stated"))
     assert records.columns[3].events.lengths.tolist() == cards.events.lengths.tolist()
-    with pytest.raises(InputError, match="no lists|must hold a list"):
+    with pytest.raises(InputError, match=r"no lists|must hold a list"):
         dpgm.inspect_file(tmp_path / f"x.{ending}", item="age", time="trips.at")

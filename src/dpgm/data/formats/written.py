@@ -15,7 +15,7 @@ import pyarrow as pa
 from dpgm.data.decoding import event_lists_together, shaped_table
 from dpgm.data.domain import Domain, Field
 from dpgm.data.items import escape_formula
-from dpgm.data.layouts import Layout, Shape
+from dpgm.data.layouts import Layout, Part, Shape
 from dpgm.data.records import Records
 
 # Cells with these characters are quoted: also all separators that a reader may guess.
@@ -31,12 +31,14 @@ class Written:
         shape: that of item sets.
         layout: how item sets were laid out in the file that was fitted, if known.
         rng: draws numbers within their bins.
+        part: which columns of events and persons.
     """
 
     domain: Domain
     shape: Shape
     layout: Layout | None
     rng: np.random.Generator
+    part: Part = "all"
 
     @property
     def has_lines(self) -> bool:
@@ -66,7 +68,7 @@ class Written:
 
     def table(self, records: Records, first: int) -> pa.Table:
         """Records as a table of the shape; `first` is the number of the first one."""
-        return shaped_table(records, self.shape, self.layout, first=first, rng=self.rng)
+        return shaped_table(records, self.shape, self.layout, first=first, rng=self.rng, part=self.part)
 
     def texts(self, records: Records, first: int) -> pa.Table:
         """The table with the columns that text files write in their own way, such as dates in a pattern."""
@@ -92,8 +94,8 @@ class Written:
 
     def _field(self, name: str, table: pa.Table) -> Field | None:
         """The field of a column; the layout may name that of the only item set otherwise, and it is the last column."""
-        sequence, layout = self.domain.sequence, self.domain.layout
-        if sequence is not None and layout is not None and name == layout.item:
+        sequence = self.domain.sequence
+        if sequence is not None and name == self.domain.item_column:
             return sequence
         if self.domain.item_set is not None and sequence is None:
             return self.domain.item_set if name == table.column_names[-1] else None
