@@ -88,7 +88,10 @@ def steps_of(events: Events, items: int) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True)
 class StepCounts:
-    """log2(1 + how often) for every step; with `classes`, a class for every length, plain counts for each class."""
+    """log2(1 + how often) for every step; or plain counts for each class of lengths.
+
+    Classes end before the lengths that `classes` lists, in increasing order; the last one has no end.
+    """
 
     words: ClassVar[Descriptions] = {
         STEP_COUNTS: Measures("measure", "log2(1 + how often) each item comes after each", "the bound on a norm"),
@@ -108,7 +111,7 @@ class StepCounts:
     @property
     def width(self) -> int:
         """One cell for each step and class."""
-        return (self.items + 1) ** 2 * (1 if self.classes is None else max(self.classes) + 1)
+        return (self.items + 1) ** 2 * (1 if self.classes is None else len(self.classes) + 1)
 
     def vectors(self, records: Records) -> Vectors:
         """Counts or logarithms of counts."""
@@ -116,7 +119,7 @@ class StepCounts:
         people, cells = steps_of(events, self.items)
         if self.classes is None:
             return Vectors.counted(people, cells, len(events), self.width).logarithms()
-        classes = np.array(self.classes)[events.lengths]
+        classes = np.searchsorted(self.classes, events.lengths, side="right")
         return Vectors.counted(people, classes[people] * (self.items + 1) ** 2 + cells, len(events), self.width)
 
 
