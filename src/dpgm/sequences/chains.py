@@ -9,7 +9,7 @@ import torch
 from dpgm.arrays import Floats, Ints
 from dpgm.data.events import Events
 from dpgm.data.rows import index_dtype, row_pointers
-from dpgm.sequences.mixture import Mixture
+from dpgm.sequences.mixture import ChainMixture
 from dpgm.statistics.shrinkage import onto_simplex
 
 _DRAWS = 1 << 22  # comparisons of a uniform number with running sums at once
@@ -20,12 +20,12 @@ def chain_sizes(items: int) -> tuple[int, ...]:
     return (items + 1,) * (items + 1)
 
 
-def first_chain(steps: Floats, items: int, floor: float) -> Mixture:
+def first_chain(steps: Floats, items: int, floor: float) -> ChainMixture:
     """The chain of noisy counts of steps; each row is projected onto shares that are at least `floor` / items."""
     table = np.maximum(steps.reshape(items + 1, items + 1), 0.0)
     rows = [onto_simplex(row / max(row.sum(), 1e-9), 1.0, floor / (items + 1)) for row in table]
     chances = torch.from_numpy(np.concatenate(rows)[None]).float()
-    return Mixture(torch.ones(1, dtype=torch.float64), chances, chain_sizes(items))
+    return ChainMixture(torch.ones(1, dtype=torch.float64), chances, chain_sizes(items))
 
 
 def uniform_events(lengths: Ints, items: int, rng: np.random.Generator) -> Events:
@@ -34,7 +34,9 @@ def uniform_events(lengths: Ints, items: int, rng: np.random.Generator) -> Event
     return Events(row_pointers(lengths), codes)
 
 
-def draw_events(mixture: Mixture, component: Ints, items: int, longest: int, rng: np.random.Generator) -> Events:
+def draw_events(
+    mixture: ChainMixture, component: Ints, items: int, longest: int, rng: np.random.Generator
+) -> Events:
     """The events of people of the given components; whoever has `longest` events ends there."""
     width = items + 1
     laws = mixture.chances[:, : width**2].reshape(-1, width)

@@ -23,7 +23,7 @@ _LEAST = 1e-12  # chance
 
 
 @dataclass(frozen=True, eq=False)
-class Mixture:
+class ChainMixture:
     """Weights (K,), chances (K, cells) that sum to 1 within each group, and the number of cells of each group."""
 
     weights: Tensor
@@ -56,7 +56,7 @@ def fit_mixture(
     sizes: Sequence[int],
     rules: MixtureRules,
     rng: np.random.Generator,
-) -> Mixture:
+) -> ChainMixture:
     """EM on a pool whose records have the given weights, which stand for so many people.
 
     Every component is shrunk toward the law of all: that law counts as much as `rules.shrink` more draws in each group.
@@ -79,7 +79,7 @@ def fit_mixture(
             weights_of += belonging.sum(dim=0)
             found += block.by_cell @ belonging
         chances = normalised(people * found.T + rules.shrink * common, sizes)
-    return Mixture((weights_of / weights_of.sum()).double(), chances, tuple(sizes))
+    return ChainMixture((weights_of / weights_of.sum()).double(), chances, tuple(sizes))
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,9 +4,8 @@ A sample is drawn from proposals of the chains. Each has the weight exp(theta . 
 statistics, and at most the ceiling; proposals are drawn again by weight. Post-processing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,14 +19,13 @@ from dpgm.data.records import Records
 from dpgm.errors import ArtefactError
 from dpgm.sequences.chains import chain_sizes, draw_events
 from dpgm.sequences.evidence import WeightedPool
-from dpgm.sequences.mixture import Mixture
+from dpgm.sequences.mixture import ChainMixture
 from dpgm.sequences.pool import Pool, resampled
 from dpgm.sequences.rules import (
-    LARGEST_PARAMETER,
-    MOST_CELLS,
-    MOST_COMPONENTS,
+    LARGEST_LIMIT,
+    LARGEST_THETA,
+    MOST_CHAINS,
     MOST_PROPOSALS,
-    SHARES_OFF,
     DrawRules,
 )
 from dpgm.statistics.clipped_vectors import ClippedVectors, VectorMap
@@ -43,7 +41,7 @@ from dpgm.statistics.event_vectors import (
     StepCounts,
 )
 from dpgm.statistics.statistic import Measured
-from dpgm.strategy.protocol import Generator, check_shares, check_tensors, is_size
+from dpgm.strategy.protocol import SHARES_OFF, Generator, check_shares, check_tensors, is_size
 
 _PROPOSED = 1 << 16  # sequences whose statistics are held at once
 
@@ -77,7 +75,13 @@ class Sequences(Generator):
     kind = "sequences"
 
     def __init__(
-        self, domain: Domain, mixture: Mixture, terms: tuple[Term, ...], ceiling: float, proposals: int, least: int
+        self,
+        domain: Domain,
+        mixture: ChainMixture,
+        terms: tuple[Term, ...],
+        ceiling: float,
+        proposals: int,
+        least: int,
     ) -> None:
         self.domain, self.mixture, self.terms = domain, mixture, terms
         self.ceiling, self.proposals, self.least = ceiling, proposals, least
@@ -86,7 +90,7 @@ class Sequences(Generator):
     def of(
         cls,
         domain: Domain,
-        mixture: Mixture,
+        mixture: ChainMixture,
         released: Sequence[Measured[ClippedVectors]],
         found: WeightedPool,
         rules: DrawRules,
@@ -107,19 +111,16 @@ class Sequences(Generator):
         return {
             "kind": self.kind,
             "components": self.mixture.components,
-            "ceiling": self.ceiling,
             "proposals": self.proposals,
             "least": self.least,
-            "statistics": {one.statistic.name: described(one.statistic) for one in self.terms},
         }
 
     def state(self) -> dict[str, Tensor]:
         """All parameters by name."""
         state = {"weights": self.mixture.weights, "chances": self.mixture.chances}
+        state["ceiling"] = torch.tensor([self.ceiling], dtype=torch.float64)
         for one in self.terms:
-            state[f"theta: {one.statistic.name}"] = torch.from_numpy(one.theta)
-            if isinstance(one.statistic.map, Ngrams):
-                state[f"cells: {one.statistic.name}"] = torch.from_numpy(one.statistic.map.chosen)
+            state |= term_state(one)
         return state
 
     @classmethod
@@ -131,24 +132,21 @@ class Sequences(Generator):
         Raises:
             ArtefactError: a value is missing, unknown, misshapen, of another type or out of range.
         """
-        expected = {"kind", "components", "ceiling", "proposals", "least", "statistics"}
+        expected = {"kind", "components", "proposals", "least"}
         if set(architecture) != expected or architecture["kind"] != cls.kind or domain.sequence is None:
             raise ArtefactError("the model is not a generator of sequences; get the release again.")
-        components, ceiling = architecture["components"], architecture["ceiling"]
-        proposals, least, listed = (architecture[name] for name in ("proposals", "least", "statistics"))
-        if not is_size(components, MOST_COMPONENTS) or not isinstance(listed, Mapping):
+        components, proposals, least = (architecture[name] for name in ("components", "proposals", "least"))
+        if not is_size(components, MOST_CHAINS):
             raise ArtefactError("the model's number of components is not valid; get the release again.")
         if not is_size(proposals, MOST_PROPOSALS) or not is_size(least, MOST_PROPOSALS**2):
             raise ArtefactError("the model's number of proposals is not valid; get the release again.")
-        if not isinstance(ceiling, float) or not abs(ceiling) <= LARGEST_PARAMETER:
-            raise ArtefactError("the model's ceiling is not valid; get the release again.")
-        items = len(sequence_of(domain).items)
-        tensors, sizes = dict(tensors), chain_sizes(items)
-        mixture = read_mixture(tensors, components, sizes)
-        terms = tuple(read_term(name, plain, tensors, domain) for name, plain in listed.items())
-        if tensors:
-            raise ArtefactError("the model has unknown tensors; get the release again.")
-        return cls(domain, mixture, terms, ceiling, proposals, least)
+        left = dict(tensors)
+        mixture = read_mixture(left, components, chain_sizes(len(domain.sequence.items)))
+        ceiling = taken(left, "ceiling", torch.float64, LARGEST_THETA, size=1)
+        terms = read_terms(left, domain)
+        if left:
+            raise ArtefactError("the model has missing or unknown tensors; get the release again.")
+        return cls(domain, mixture, terms, float(ceiling[0]), proposals, least)
 
     # -- samples -----------------------------------------------------------------------------------------------
 
@@ -170,7 +168,7 @@ class Sequences(Generator):
         return total
 
 
-def proposed(mixture: Mixture, domain: Domain, count: int, rng: np.random.Generator) -> Pool:
+def proposed(mixture: ChainMixture, domain: Domain, count: int, rng: np.random.Generator) -> Pool:
     """Sequences drawn from a mixture of chains."""
     sequence = sequence_of(domain)
     components = mixture.draw_components(count, rng)
@@ -181,8 +179,24 @@ def proposed(mixture: Mixture, domain: Domain, count: int, rng: np.random.Genera
 # -- parts of a release, which nobody trusts ---------------------------------------------------------------------
 
 
-def read_mixture(tensors: dict[str, Tensor], components: int, sizes: tuple[int, ...]) -> Mixture:
-    """Takes the tensors of a mixture out of those of a release."""
+def taken(
+    tensors: dict[str, Tensor],
+    name: str,
+    dtype: torch.dtype,
+    most: float,
+    *,
+    least: float | None = None,
+    size: int | None = None,
+) -> Tensor:
+    """The one-dimensional tensor of that name, taken out of those of a release, with values in [least, most]."""
+    own = {name: tensors.pop(name)} if name in tensors else {}
+    size = own[name].numel() if size is None and own else size
+    check_tensors(own, {name: ((size or 0,), dtype)}, -most if least is None else least, most)
+    return own[name]
+
+
+def read_mixture(tensors: dict[str, Tensor], components: int, sizes: tuple[int, ...]) -> ChainMixture:
+    """The mixture whose tensors are taken out of those of a release."""
     expected = {
         "weights": ((components,), torch.float64),
         "chances": ((components, sum(sizes)), torch.float32),
@@ -191,60 +205,53 @@ def read_mixture(tensors: dict[str, Tensor], components: int, sizes: tuple[int, 
     check_tensors(own, expected, 0, 1)
     for shares in (own["weights"], *torch.split(own["chances"], list(sizes), dim=1)):
         check_shares(shares, SHARES_OFF)
-    return Mixture(own["weights"], own["chances"], sizes)
+    return ChainMixture(own["weights"], own["chances"], sizes)
 
 
-def described(statistic: ClippedVectors) -> dict[str, Any]:
-    """Plain values of a statistic, from which `read_term` makes it again."""
-    plain: dict[str, Any] = {"limit": statistic.limit}
-    if isinstance(statistic.map, StepCounts) and statistic.map.classes is not None:
-        plain["classes"] = list(statistic.map.classes)
-    if isinstance(statistic.map, Ngrams):
-        plain["cells"] = statistic.map.width
-    return plain
+def term_state(term: Term) -> dict[str, Tensor]:
+    """The tensors of a statistic and its parameters, from which `read_terms` makes it again."""
+    name, vectors = term.statistic.name, term.statistic.map
+    state = {f"theta: {name}": torch.from_numpy(term.theta), f"limit: {name}": torch.tensor([term.statistic.limit])}
+    if isinstance(vectors, Ngrams):
+        state[f"cells: {name}"] = torch.from_numpy(vectors.chosen)
+    if isinstance(vectors, StepCounts) and vectors.classes is not None:
+        state[f"classes: {name}"] = torch.tensor(vectors.classes, dtype=torch.int64)
+    return state
 
 
-def read_term(name: object, plain: object, tensors: dict[str, Tensor], domain: Domain) -> Term:
-    """A statistic and its parameters, taken out of the tensors of a release."""
-    sequence, damaged = (
-        sequence_of(domain),
-        ArtefactError("the model's statistics are not valid; get the release again."),
-    )
+def read_terms(tensors: dict[str, Tensor], domain: Domain) -> tuple[Term, ...]:
+    """The statistics of a tilt, whose tensors are taken out of those of a release."""
+    listed = [name.removeprefix("theta: ") for name in tensors if name.startswith("theta: ")]
+    return tuple(_read_term(name, tensors, sequence_of(domain)) for name in listed)
+
+
+def _read_term(name: str, tensors: dict[str, Tensor], sequence: ItemSequence) -> Term:
     items, orders = len(sequence.items), {called: order for order, called in NGRAMS.items()}
-    plain = dict(plain) if isinstance(plain, Mapping) else {}
-    limit = plain.pop("limit", None)
-    if not is_size(limit, MOST_CELLS):
-        raise damaged
     vectors: VectorMap
     if name in orders:
-        cells, order = plain.pop("cells", None), orders[str(name)]
-        if not (cells == 0 or is_size(cells, MOST_CELLS)):
-            raise damaged
-        key = f"cells: {name}"
-        own = {key: tensors.pop(key)} if key in tensors else {}
-        check_tensors(own, {key: ((cells,), torch.int64)}, 0, items**order - 1)
-        if bool((own[key].diff() <= 0).any()):
-            raise damaged
-        vectors = Ngrams(order, items, own[key].numpy())
+        cells = taken(tensors, f"cells: {name}", torch.int64, items ** orders[name] - 1, least=0)
+        _check_rising(cells)
+        vectors = Ngrams(orders[name], items, cells.numpy())
     elif name == STEPS_BY_LENGTH:
-        classes = plain.pop("classes", None)
-        if not isinstance(classes, list) or not all(is_size(one, sequence.max_length) for one in classes):
-            raise damaged
-        if any(one >= other for one, other in pairwise(classes)):
-            raise damaged
-        vectors = StepCounts(items, tuple(classes))
+        classes = taken(tensors, f"classes: {name}", torch.int64, sequence.max_length, least=1)
+        _check_rising(classes)
+        vectors = StepCounts(items, tuple(classes.tolist()))
+    elif name in _PLAIN:
+        vectors = _PLAIN[name](sequence)
     else:
-        known: dict[object, VectorMap] = {
-            SEQUENCE_LENGTHS: SequenceLengths(sequence.max_length),
-            STEP_COUNTS: StepCounts(items),
-            ITEM_PAIRS: ItemPairs(items),
-        }
-        if name not in known:
-            raise damaged
-        vectors = known[name]
-    if plain:
-        raise damaged
-    key = f"theta: {name}"
-    own = {key: tensors.pop(key)} if key in tensors else {}
-    check_tensors(own, {key: ((vectors.width,), torch.float64)}, -LARGEST_PARAMETER, LARGEST_PARAMETER)
-    return Term(ClippedVectors(vectors, limit), own[key].numpy())
+        raise ArtefactError(f"the model has an unknown statistic {name[:40]!r}; get the release again.")
+    limit = taken(tensors, f"limit: {name}", torch.int64, LARGEST_LIMIT, least=1, size=1)
+    theta = taken(tensors, f"theta: {name}", torch.float64, LARGEST_THETA, size=vectors.width)
+    return Term(ClippedVectors(vectors, int(limit[0])), theta.numpy())
+
+
+_PLAIN: Mapping[str, Callable[[ItemSequence], VectorMap]] = {
+    SEQUENCE_LENGTHS: lambda sequence: SequenceLengths(sequence.max_length),
+    STEP_COUNTS: lambda sequence: StepCounts(len(sequence.items)),
+    ITEM_PAIRS: lambda sequence: ItemPairs(len(sequence.items)),
+}
+
+
+def _check_rising(numbers: Tensor) -> None:
+    if bool((numbers.diff() <= 0).any()):
+        raise ArtefactError("the model lists something twice or out of order; get the release again.")

@@ -2,7 +2,7 @@
 
 The numbers are public: they depend on no row, are kept in the plan and printed by `dpgm plan --rules`. "Measured" means
 chosen on subsets of msnbc (30,000 and all people) and on simulated cards, and checked on fresh seeds
-(docs/sequences.md). "By hand" means without an experiment.
+(docs/how/sequences.md). "By hand" means without an experiment.
 """
 
 from dataclasses import dataclass, field
@@ -11,18 +11,17 @@ from dpgm.strategy.settings import FamilySettings
 from dpgm.tilting.rules import TILT_RULES, TiltRules
 
 # Not tuned: limits on what an untrusted release may hold.
-MOST_COMPONENTS = 10_000
-MOST_CELLS = 100_000_000
+MOST_CHAINS = 10_000
+LARGEST_LIMIT = 100_000_000
 MOST_PROPOSALS = 1_000
-LARGEST_PARAMETER = 1e6
-SHARES_OFF = 1e-3
+LARGEST_THETA = 1e6
 
 
 @dataclass(frozen=True)
 class MeasureRules:
     """What is measured, with which share of the budget (parts of mu²)."""
 
-    # Shares of the statistics of chains. Measured (the prototype of docs/sequences.md).
+    # Shares of the statistics of chains. Measured.
     lengths: float = 0.05
     steps: float = 0.30
     steps_by_length: float = 0.15

@@ -26,7 +26,7 @@ from dpgm.errors import UsageError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.sequences.chains import chain_sizes, first_chain, uniform_events
 from dpgm.sequences.evidence import Evidence, WeightedPool, popular_runs
-from dpgm.sequences.mixture import Mixture, fit_mixture
+from dpgm.sequences.mixture import ChainMixture, fit_mixture
 from dpgm.sequences.model import Sequences, proposed, sequence_of
 from dpgm.sequences.planning import chain_spends, pool_size
 from dpgm.sequences.pool import Pool
@@ -52,7 +52,7 @@ def fit_chains(evidence: Evidence, domain: Domain, rng: np.random.Generator, con
     items, longest = len(sequence_of(domain).items), sequence_of(domain).max_length
     progress = context.percent("refine")
 
-    def pool(chains: Mixture, *, last: bool = False) -> Pool:
+    def pool(chains: ChainMixture, *, last: bool = False) -> Pool:
         return proposed(chains, domain, pool_size(evidence.people, evidence.rules, last=last), rng)
 
     # A first chain, from lengths and steps.
@@ -80,7 +80,7 @@ def even_pool(
 ) -> WeightedPool:
     """People with the released lengths and all items equally likely: before anything is known of the items."""
     sequence = sequence_of(domain)
-    bins = SequenceLengths(sequence.max_length).bins
+    bins = SequenceLengths(sequence.max_length).bins  # the last ones may stand for longer lengths
     shares = onto_simplex(lengths.value.numpy() / evidence.people, 1.0)
     chances = (shares / np.bincount(bins))[bins]
     drawn = rng.choice(len(bins), evidence.rules.pool.first, p=chances / chances.sum())
@@ -96,7 +96,7 @@ def length_classes(on: WeightedPool, count: int) -> tuple[int, ...]:
     return tuple(sorted({int(cut) for cut in cuts if cut < len(events)}))
 
 
-def fit_chains_to(found: WeightedPool, items: int, rules: SequenceRules, rng: np.random.Generator) -> Mixture:
+def fit_chains_to(found: WeightedPool, items: int, rules: SequenceRules, rng: np.random.Generator) -> ChainMixture:
     """Chains fitted to a weighted pool, which stands for as many people as its effective size."""
     events, sizes = person_events(found.pool.records), chain_sizes(items)
     counts = Vectors.counted(*steps_of(events, items), len(events), sum(sizes))

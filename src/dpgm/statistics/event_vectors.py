@@ -15,6 +15,7 @@ from dpgm.data.records import Records
 from dpgm.data.rows import row_pointers
 from dpgm.mechanisms.query import Measures
 from dpgm.statistics.clipped_vectors import Vectors
+from dpgm.statistics.coded_rows import length_codes
 from dpgm.statistics.statistic import STEPS, Descriptions
 
 SEQUENCE_LENGTHS, STEP_COUNTS, STEPS_BY_LENGTH, ITEM_PAIRS = (
@@ -23,27 +24,13 @@ SEQUENCE_LENGTHS, STEP_COUNTS, STEPS_BY_LENGTH, ITEM_PAIRS = (
     "steps by length",
     "items and pairs",
 )
-NGRAMS = {order: f"{order} in a row" for order in (2, 3, 4, 5)}
-_SINGLE = 20  # lengths up to here have a bin each; longer ones share bins, whose ranges grow by a quarter
+NGRAMS = {order: f"{order} in a row" for order in (3, 4, 5)}
 
 
 def person_events(records: Records) -> Events:
     """The events of records of a domain with a sequence."""
     assert records.events is not None
     return records.events
-
-
-def length_bins(longest: int) -> Ints:
-    """The bin of every length from 0 to `longest`.
-
-    >>> length_bins(30).tolist()[19:]
-    [19, 20, 21, 21, 21, 21, 21, 22, 22, 22, 22, 22]
-    """
-    starts = [*range(min(longest, _SINGLE + 1) + 1)]
-    while starts[-1] < longest:
-        starts.append(starts[-1] + max(1, starts[-1] // 4))
-    starts = [start for start in starts if start <= longest]
-    return np.searchsorted(np.array(starts), np.arange(longest + 1), side="right").astype(np.int64) - 1
 
 
 def _one_each(cells: Ints) -> Vectors:
@@ -61,8 +48,8 @@ class SequenceLengths:
 
     @cached_property
     def bins(self) -> Ints:
-        """The bin of every length."""
-        return length_bins(self.longest)
+        """The bin of every length; the lengths after the last share its bin."""
+        return length_codes(self.longest)
 
     @property
     def width(self) -> int:
@@ -71,7 +58,8 @@ class SequenceLengths:
 
     def vectors(self, records: Records) -> Vectors:
         """1 in the bin of every person."""
-        return _one_each(self.bins[person_events(records).lengths])
+        lengths = np.minimum(person_events(records).lengths, len(self.bins) - 1)
+        return _one_each(self.bins[lengths])
 
 
 def steps_of(events: Events, items: int) -> tuple[Ints, Ints]:
