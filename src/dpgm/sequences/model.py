@@ -25,7 +25,6 @@ from dpgm.sequences.rules import (
     LARGEST_LIMIT,
     LARGEST_THETA,
     MOST_CHAINS,
-    MOST_PROPOSALS,
     DrawRules,
 )
 from dpgm.statistics.clipped_vectors import ClippedVectors, VectorMap
@@ -68,8 +67,7 @@ class Sequences(Generator):
         mixture: the chains.
         terms: the statistics of the tilt.
         ceiling: the largest logarithm of a weight.
-        proposals: proposals per sequence of a sample.
-        least: fewest proposals.
+        draw: how many sequences are proposed for a sample.
     """
 
     kind = "sequences"
@@ -80,11 +78,10 @@ class Sequences(Generator):
         mixture: ChainMixture,
         terms: tuple[Term, ...],
         ceiling: float,
-        proposals: int,
-        least: int,
+        draw: DrawRules,
     ) -> None:
         self.domain, self.mixture, self.terms = domain, mixture, terms
-        self.ceiling, self.proposals, self.least = ceiling, proposals, least
+        self.ceiling, self.draw = ceiling, draw
 
     @classmethod
     def of(
@@ -98,7 +95,7 @@ class Sequences(Generator):
         """From the pool of a mixture that is tilted to everything released."""
         pairs = zip(released, found.parameters, strict=True)
         terms = tuple(Term(one.statistic, theta.numpy()) for one, theta in pairs)
-        made = cls(domain, mixture, terms, 0.0, rules.proposals, rules.least)
+        made = cls(domain, mixture, terms, 0.0, rules)
         first = made._energies(found.pool.records.rows(0, 1))[0] - np.log(found.weights[0] / found.pool.times[0])
         made.ceiling = float(found.ceiling(rules.ceiling) + first)
         return made
@@ -108,12 +105,7 @@ class Sequences(Generator):
     @property
     def architecture(self) -> dict[str, Any]:
         """Plain values that `from_state` needs besides the tensors and the domain."""
-        return {
-            "kind": self.kind,
-            "components": self.mixture.components,
-            "proposals": self.proposals,
-            "least": self.least,
-        }
+        return {"kind": self.kind, "components": self.mixture.components}
 
     def state(self) -> dict[str, Tensor]:
         """All parameters by name."""
@@ -125,35 +117,37 @@ class Sequences(Generator):
 
     @classmethod
     def from_state(
-        cls, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain
+        cls, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain, draw: DrawRules
     ) -> "Sequences":
         """Restore a generator from an untrusted file.
 
         Raises:
             ArtefactError: a value is missing, unknown, misshapen, of another type or out of range.
         """
-        expected = {"kind", "components", "proposals", "least"}
-        if set(architecture) != expected or architecture["kind"] != cls.kind or domain.sequence is None:
+        if (
+            set(architecture) != {"kind", "components"}
+            or architecture["kind"] != cls.kind
+            or domain.sequence is None
+        ):
             raise ArtefactError("the model is not a generator of sequences; get the release again.")
-        components, proposals, least = (architecture[name] for name in ("components", "proposals", "least"))
+        components = architecture["components"]
         if not is_size(components, MOST_CHAINS):
             raise ArtefactError("the model's number of components is not valid; get the release again.")
-        if not is_size(proposals, MOST_PROPOSALS) or not is_size(least, MOST_PROPOSALS**2):
-            raise ArtefactError("the model's number of proposals is not valid; get the release again.")
+
         left = dict(tensors)
         mixture = read_mixture(left, components, chain_sizes(len(domain.sequence.items)))
         ceiling = taken(left, "ceiling", torch.float64, LARGEST_THETA, size=1)
         terms = read_terms(left, domain)
         if left:
             raise ArtefactError("the model has missing or unknown tensors; get the release again.")
-        return cls(domain, mixture, terms, float(ceiling[0]), proposals, least)
+        return cls(domain, mixture, terms, float(ceiling[0]), draw)
 
     # -- samples -----------------------------------------------------------------------------------------------
 
     def sample(self, count: int, *, generator: torch.Generator) -> Records:
         """`count` synthetic records."""
         rng = np.random.default_rng(int(torch.randint(2**62, (1,), generator=generator)))
-        pool = proposed(self.mixture, self.domain, max(self.proposals * count, self.least), rng)
+        pool = proposed(self.mixture, self.domain, max(self.draw.proposals * count, self.draw.least), rng)
         logs = np.minimum(self._energies(pool.records), self.ceiling) + pool.log_base.numpy()
         chosen = resampled(np.exp(logs - logs.max()), count, rng)
         events = pool.records.take(chosen).events

@@ -13,7 +13,7 @@ from dpgm.tilting.rules import TILT_RULES, TiltRules
 # Not tuned: limits on what an untrusted release may hold.
 MOST_CHAINS = 10_000
 LARGEST_LIMIT = 100_000_000
-MOST_PROPOSALS = 1_000
+
 LARGEST_THETA = 1e6
 
 

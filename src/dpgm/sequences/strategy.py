@@ -133,9 +133,8 @@ class SequenceStrategy(Strategy):
         return Budget(chain_spends(facts.domain.sequence.max_length, _rules(settings)))
 
     def architecture(self, settings: FamilySettings) -> dict[str, Any]:
-        """How samples are drawn."""
-        draw = _rules(settings).draw
-        return {"components": _rules(settings).mixture.components, "proposals": draw.proposals, "least": draw.least}
+        """The number of components."""
+        return {"components": _rules(settings).mixture.components}
 
     def memory(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, rules: MemoryRules) -> float:
         """Estimated memory of pools and their statistics."""
@@ -152,9 +151,15 @@ class SequenceStrategy(Strategy):
         context.progress("measure", 1, 1)
         return fitted
 
-    def load(self, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain) -> Sequences:
+    def load(
+        self,
+        architecture: Mapping[str, Any],
+        tensors: Mapping[str, Tensor],
+        domain: Domain,
+        settings: FamilySettings,
+    ) -> Sequences:
         """A generator from the parts of an untrusted release."""
-        return Sequences.from_state(architecture, tensors, domain)
+        return Sequences.from_state(architecture, tensors, domain, _rules(settings).draw)
 
 
 def _rules(settings: FamilySettings) -> SequenceRules:

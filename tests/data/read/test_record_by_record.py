@@ -22,12 +22,11 @@ def test_no_row_changes_another(name, tmp_path):
 
 
 def test_every_format_and_shape_has_a_case():
-    from dpgm.data.formats import _ENDINGS, FORMATS, format_of
+    from dpgm.data.formats import FORMATS, by_ending
 
-    read = {
-        case.options.get("format") or format_of(f"x{case.ending}").name for case in CASES.values() if case.ending
-    }
-    assert read == set(FORMATS) == set(_ENDINGS.values())
+    files = [case for case in CASES.values() if case.ending]
+    read = {case.options.get("format") or by_ending(f"x{case.ending}").format.name for case in files}
+    assert read == {one.name for one in FORMATS}
     for word in (
         "basket",
         "long",
@@ -76,7 +75,7 @@ def inferred_categories(series, place, read):
         return read(series.astype(object).tolist(), place)
 
 
-def fast_then_slow(series, name, read, *, fixed=True):
+def fast_then_slow(series, name, how):
     """A bug: all objects are read in another way if one of them is no text."""
     import pyarrow as pa
 
@@ -114,7 +113,7 @@ def rows_as_they_come(table, people, items, times):
         ("dpgm.data.kinds.sequence.in_order", as_they_come, "events.csv"),
         ("dpgm.data.read.event_rows._EventTable._runs", rows_as_they_come, "events.csv"),
         ("dpgm.data.read.pandas_columns._categories", inferred_categories, "open pandas table of categories"),
-        ("dpgm.data.read.pandas_columns._converted", fast_then_slow, "open pandas odd objects"),
+        ("dpgm.data.read.pandas_columns._column", fast_then_slow, "open pandas odd objects"),
         ("dpgm.data.values._float_texts", whole_column, "table parquet doubles"),
         ("dpgm.data.values._float_texts", whole_column, "long parquet doubles"),
         ("dpgm.data.formats.item_lines.plain_cells", numbers_again, "basket.csv texts"),

@@ -10,7 +10,7 @@ without an event, and rows of events have no attributes then.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,50 +25,45 @@ from dpgm.data.items import (
     is_list,
     item_codes,
     list_lengths,
-    natural_labels,
     plain_name,
 )
 from dpgm.data.kinds.base import CellStyle
 from dpgm.data.layouts import Layout
 from dpgm.data.open_columns import CodeColumn, NumberColumn, OpenColumn
-from dpgm.data.open_records import OpenRecords, records_of
+from dpgm.data.open_records import join_records, records_of
 from dpgm.data.read.options import NEEDS_DOMAIN, ReadOptions
-from dpgm.data.read.storage import PersonRows, Persons, in_file_order, join_records
+from dpgm.data.read.persons import PersonRows, Persons, in_file_order
 from dpgm.data.records import Records
 from dpgm.data.rows import grouped_rows, index_dtype, pieces_of, row_pointers
 from dpgm.data.stores import NumberStore
-from dpgm.data.values import in_column, with_plain_numbers
+from dpgm.data.stream import Chunk, Readers, RowStream, conversion_of
+from dpgm.data.values import TEXTS, Conversion, in_column, item_objects, with_plain_numbers
 from dpgm.data.vocabulary import Vocabulary, name_ranks
 from dpgm.errors import InputError, UsageError
 
-if TYPE_CHECKING:
-    from dpgm.data.read.columns import Chunk, Columns
-
 
 def read_event_rows(
-    columns: "Columns", options: ReadOptions, attributes: "Columns | None" = None
+    stream: RowStream, options: ReadOptions, attributes: RowStream | None = None
 ) -> tuple[Records, Layout]:
     """Records from rows of events, in the order in which persons first appear; and the layout of the file.
 
     Args:
-        columns: the rows of events.
+        stream: the rows of events.
         options: how they are read; `person`, `item` and perhaps `time` name columns.
-        attributes: the file with the attributes of persons, if there is one.
+        attributes: the attributes of persons, one row each, if they stand apart.
     """
-    domain, limit = _domain(columns.file, options), options.memory_limit
-    table = _EventTable(domain, options, columns.file, separate=attributes is not None)
+    domain, limit = _domain(stream.name, options), options.memory_limit
+    table = _EventTable(domain, options, stream.name, separate=attributes is not None)
     persons = Persons(limit)
     if attributes is not None:
-        for chunk in attributes.chunks:
+        for chunk in attributes.read(table.columns_of_persons(attributes)):
             table.add_attributes(chunk, attributes, persons)
-    for chunk in columns.chunks:
-        table.add_events(chunk, columns, persons)
+    for chunk in stream.read(table.columns_of_events(stream)):
+        table.add_events(chunk, stream, persons)
     on_disk, first_rows = persons.on_disk, NumberStore(np.int64, limit.split(4))
     records = join_records(table.people(persons, first_rows), domain, limit)
     if on_disk:
         records = in_file_order(records, first_rows, limit)
-    if options.public_domain is None and options.assume_public_items:
-        records = _with_all_items(records, columns.file)
     return records, Layout("long", options.person, options.item, options.time)
 
 
@@ -78,18 +73,7 @@ def _domain(file: str, options: ReadOptions) -> Domain:
         return options.public_domain
     if not (options.discover or options.assume_public_items):
         raise UsageError(f"{file}: {NEEDS_DOMAIN}.")
-    return Domain((ItemSequence(plain_name(str(options.item)), discover=True),))
-
-
-def _with_all_items(records: Records, file: str) -> Records:
-    """The records over all items that occur, which are public."""
-    assert isinstance(records, OpenRecords)
-    (column,), (sequence,) = records.columns, records.domain.fields
-    labels = natural_labels([] if column.vocabulary is None else column.vocabulary.labels)
-    if not labels:
-        raise InputError(f"{file}: no item occurs; give the `domain` with the public list of items.")
-    closed = sequence.with_labels(tuple(sorted(labels)), other=False)  # type: ignore[type-var]
-    return records.closed(Domain((closed,)), {})
+    return Domain((ItemSequence.to_find(plain_name(str(options.item)), options.period),))
 
 
 @dataclass
@@ -107,7 +91,7 @@ class _Attribute:
             return np.float64
         return np.int32 if self.field.is_open else index_dtype(self.field.width)
 
-    def numbers(self, chunk: "Chunk") -> NDArray[Any]:
+    def numbers(self, chunk: Chunk) -> NDArray[Any]:
         """The number of every row."""
         column = self.read(chunk.table, chunk.place)
         self.vocabulary = column.vocabulary
@@ -173,17 +157,33 @@ class _EventTable:
             [("item", item), *times, *((str(at), one.dtype) for at, one in enumerate(self._attributes))]
         )
 
-    def add_attributes(self, chunk: "Chunk", columns: "Columns", persons: Persons) -> None:
+    def columns_of_persons(self, stream: RowStream) -> Readers:
+        """The columns to read of the rows of persons."""
+        person = stream.required(self._options.person, "person")
+        names = {stream.required(one.field.name, "domain"): one.field for one in self._attributes}
+        return {person: TEXTS} | {name: conversion_of(field, stream) for name, field in names.items()}
+
+    def columns_of_events(self, stream: RowStream) -> Readers:
+        """The columns to read of the rows of events."""
+        options, items = self._options, Conversion(item_objects)
+        columns = {stream.required(options.person, "person"): TEXTS}
+        if not self._separate:
+            columns |= self.columns_of_persons(stream)
+        if options.time is not None:
+            columns[stream.required(options.time, "time")] = items if stream.typed else TEXTS
+        return columns | {stream.required(options.item, "item"): items}
+
+    def add_attributes(self, chunk: Chunk, stream: RowStream, persons: Persons) -> None:
         """Add rows of the file of persons."""
         rows = self._without_event(chunk.table.num_rows)
-        self._fill_attributes(rows, chunk, columns)
-        self._add(rows, chunk, columns, persons)
+        self._fill_attributes(rows, chunk, stream)
+        self._add(rows, chunk, stream, persons)
 
-    def add_events(self, chunk: "Chunk", columns: "Columns", persons: Persons) -> None:
+    def add_events(self, chunk: Chunk, stream: RowStream, persons: Persons) -> None:
         """Add rows of events; a null or empty item, or an empty list, adds the person without an event."""
         options = self._options
-        item = columns.required(options.item, "item")
-        time = None if options.time is None else columns.required(options.time, "time")
+        item = stream.required(options.item, "item")
+        time = None if options.time is None else stream.required(options.time, "time")
         chunk = one_event_per_row(chunk, item, time)
         rows = self._without_event(chunk.table.num_rows)
         column = empty_as_null(flat_column(chunk.table, item))
@@ -192,8 +192,8 @@ class _EventTable:
             column = flat_column(chunk.table, time)
             rows["time"] = self._sequence.times_of(column, in_column(chunk.place, time), self._style)
         if not self._separate:
-            self._fill_attributes(rows, chunk, columns)
-        self._add(rows, chunk, columns, persons)
+            self._fill_attributes(rows, chunk, stream)
+        self._add(rows, chunk, stream, persons)
 
     def _without_event(self, count: int) -> NDArray[Any]:
         rows = np.zeros(count, dtype=self._dtype)
@@ -204,9 +204,7 @@ class _EventTable:
             rows[str(at)] = np.nan if one.dtype is np.float64 else -1
         return rows
 
-    def _fill_attributes(self, rows: NDArray[Any], chunk: "Chunk", columns: "Columns") -> None:
-        for one in self._attributes:
-            columns.required(one.field.name, "domain")
+    def _fill_attributes(self, rows: NDArray[Any], chunk: Chunk, stream: RowStream) -> None:
         table = with_plain_numbers(
             chunk.table, self._numeric, self._options.number_style, self._options.missing, chunk.place
         )
@@ -214,8 +212,8 @@ class _EventTable:
         for at, one in enumerate(self._attributes):
             rows[str(at)] = one.numbers(chunk)
 
-    def _add(self, rows: NDArray[Any], chunk: "Chunk", columns: "Columns", persons: Persons) -> None:
-        person = columns.required(self._options.person, "person")
+    def _add(self, rows: NDArray[Any], chunk: Chunk, stream: RowStream, persons: Persons) -> None:
+        person = stream.required(self._options.person, "person")
         persons.add(flat_column(chunk.table, person), in_column(chunk.place, person), rows)
 
     def people(self, persons: Persons, first_rows: NumberStore) -> Iterator[Records]:
@@ -263,7 +261,7 @@ class _EventTable:
             )
 
 
-def one_event_per_row(chunk: "Chunk", item: str, time: str | None) -> "Chunk":
+def one_event_per_row(chunk: Chunk, item: str, time: str | None) -> Chunk:
     """Rows whose items or times are lists, as one row per item; an empty list gives one row without an item."""
     table = chunk.table
     columns = {name: flat_column(table, name) for name in (item, time) if name is not None}

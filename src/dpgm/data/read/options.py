@@ -5,15 +5,14 @@ What a row is read as depends on that row, the domain and these options, and on 
 
 import codecs
 import inspect
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Unpack
 
 from dpgm import validation
-from dpgm.data.domain import Domain
+from dpgm.data.domain import Domain, ItemSequence
 from dpgm.data.domain_file import as_domain
-from dpgm.data.formats import format_of
+from dpgm.data.formats import format_named
 from dpgm.data.kinds.items import SetField
 from dpgm.data.layouts import Layout, Shape, check_shape
 from dpgm.data.read.declared import UTF8, DeclaredOptions, described
@@ -66,7 +65,7 @@ class ReadOptions(DeclaredOptions):
         object.__setattr__(self, "missing", tuple(dict.fromkeys((*self.missing, *stated))))
         check_shape(self.shape)
         if self.format is not None:
-            format_of("", self.format)
+            format_named(self.format)
         if self.separator is not None and (len(self.separator) != 1 or self.separator in '"\n\r'):
             raise UsageError("`separator` must be one character that is neither a quote nor a line end.")
         object.__setattr__(self, "encoding", _canonical_encoding(self.encoding))
@@ -94,6 +93,12 @@ class ReadOptions(DeclaredOptions):
             raise UsageError(
                 "`time` belongs to a sequence, and the domain has none; give it a field of kind `sequence`."
             )
+        if self.period is not None and (self.time is None or domain is not None):
+            raise UsageError(
+                "`period` belongs to `time` without a domain; say it as `from` and `to` of the sequence in the domain."
+            )
+        if self.period is not None:
+            ItemSequence.to_find(str(self.item), self.period)  # refuses what is no period
 
     @property
     def reads_events(self) -> bool:
@@ -175,17 +180,10 @@ class ReadOptions(DeclaredOptions):
         read_as_item = domain.sequence if self.item is not None else None
         return [field.name for field in domain.fields if field is not read_as_item]
 
-    def columns_to_read(self, names: Sequence[str], lists: Sequence[str] = ()) -> list[str]:
-        """The columns of a file that will be used; the others need not be unpacked. `lists` are its list columns."""
-        needed = {self.person, self.item, self.time, self.count}
-        if self.table_domain is not None:
-            needed |= set(self.field_columns)
-        elif self.person is None or self.item is None or self.shape == "wide":
-            if self.domain is not None or self.shape in ("wide", "long") or len(lists) != 1:
-                return list(names)
-            needed |= set(lists)
-        chosen = [name for name in names if name in needed]
-        return chosen if chosen and len(set(names)) == len(names) else list(names)
+    @property
+    def holds_lines_of_items(self) -> bool:
+        """Whether rows of text are lists of items without columns: baskets with neither header nor column stated."""
+        return self.shape == "basket" and not self.header and self.item is None and self.person is None
 
 
 ReadOptions.__doc__ = f"{inspect.cleandoc(ReadOptions.__doc__ or '')}\n\nAttributes:{described()}\n"
