@@ -6,7 +6,7 @@ BYTES = (
     "tests/synthesis/test_whole_fits.py::test_every_byte_that_a_fit_leaves_behind_or_prints_follows_from_its_noisy_values",
 )
 CERTIFY = "dpgm.synthesis.certified_fit:certify"
-RESERVE = "dpgm.privacy.ledger:Ledger.reserve"
+RESERVE = "dpgm.privacy.ledger:Ledger._check_room"
 PASSED = "dpgm.mechanisms.threshold:passed"
 
 MUTANTS = (
