@@ -13,7 +13,7 @@ from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.statistics.coded_rows import Coding
 from dpgm.strategy.protocol import PublicFacts
 from dpgm.trees.fitting import fit_trees
-from dpgm.trees.measurement import measure
+from dpgm.trees.measurement import measure_table
 from dpgm.trees.planning import bearable_groups, tree_spends
 from dpgm.trees.rules import TREE_RULES
 
@@ -54,7 +54,7 @@ def noises(value, domain=DOMAIN, count=COUNT, epsilon=1.0):
 
 def fitted(noise=1.0, seed=0, rules=QUICK):
     gateway = Gateway(rows(), randomness=SeededRandomness(seed))
-    measured = measure(gateway, DOMAIN, COUNT, noises(noise), rules)
+    measured = measure_table(gateway, DOMAIN, COUNT, noises(noise), rules)
     return fit_trees(measured, rules, generator=torch.Generator().manual_seed(seed))
 
 
@@ -82,7 +82,7 @@ def test_with_little_noise_pairs_are_those_of_the_rows():
 
 def test_a_fit_is_a_function_of_released_values():
     def run(gateway):
-        measured = measure(gateway, DOMAIN, COUNT, noises(5.0), QUICK)
+        measured = measure_table(gateway, DOMAIN, COUNT, noises(5.0), QUICK)
         return fit_trees(measured, QUICK, generator=torch.Generator().manual_seed(0)).state()
 
     tape = []
@@ -100,7 +100,7 @@ def test_a_fit_is_a_function_of_released_values():
 def test_progress_rises_to_one():
     seen = []
     gateway = Gateway(rows(), randomness=SeededRandomness(0))
-    measured = measure(gateway, DOMAIN, COUNT, noises(5.0), QUICK)
+    measured = measure_table(gateway, DOMAIN, COUNT, noises(5.0), QUICK)
     fit_trees(measured, QUICK, generator=torch.Generator().manual_seed(0), progress=seen.append)
     assert seen == sorted(seen)
     assert 0 < seen[0] < 0.1 < 0.9 < seen[-1] <= 1
@@ -112,7 +112,7 @@ def test_a_table_of_one_column_is_its_histogram():
     spends = tree_spends(PublicFacts(domain, 1200, 1.0, 1e-6), TREE_RULES)
     assert [spend.name for spend in spends] == ["column counts"]
     gateway = Gateway(records, randomness=SeededRandomness(0))
-    measured = measure(gateway, domain, 1200, {"column counts": 1.0}, QUICK)
+    measured = measure_table(gateway, domain, 1200, {"column counts": 1.0}, QUICK)
     drawn = fit_trees(measured, QUICK, generator=torch.Generator().manual_seed(0)).sample(
         1200, generator=torch.Generator().manual_seed(0)
     )
@@ -129,7 +129,7 @@ def test_few_rows_of_many_columns_have_ranks_alone():
 
 def test_ranks_alone_keep_the_correlation():
     spends = {"column counts": 1.0, "rank pairs": 1.0}
-    measured = measure(Gateway(rows(), randomness=SeededRandomness(0)), DOMAIN, COUNT, spends, QUICK)
+    measured = measure_table(Gateway(rows(), randomness=SeededRandomness(0)), DOMAIN, COUNT, spends, QUICK)
     drawn = fit_trees(measured, QUICK, generator=torch.Generator().manual_seed(0)).sample(
         COUNT, generator=torch.Generator().manual_seed(1)
     )

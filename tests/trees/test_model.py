@@ -16,8 +16,8 @@ from dpgm.statistics.pair_blocks import FOURTHS, PairBlocks, group_features
 from dpgm.synthesis.conditioning import parse_where, region_of
 from dpgm.trees.forest import Forest
 from dpgm.trees.model import Trees
-from dpgm.trees.rules import SamplingRules
-from dpgm.trees.tilted import Pool, TiltedSums
+from dpgm.trees.rules import TreeSamplingRules
+from dpgm.trees.tilted import RowPool, TiltedSums
 
 SIZES = (4, 3, 5)
 DOMAIN = Domain(tuple(Categorical(name, tuple(range(size))) for name, size in zip("abc", SIZES, strict=True)))
@@ -44,7 +44,7 @@ def tilted_model(seed=0, limit=9000**2):
     statistics = [ColumnCounts(CODING), blocks]
     widths = [sum(SIZES), blocks.width]
     parameters = [torch.from_numpy(0.4 * rng.normal(size=width)) for width in widths]
-    pool = Pool(CODING, forest.draw(200_000, rng))
+    pool = RowPool(CODING, forest.draw(200_000, rng))
     codes = pool.codes
     features_there = [pool.features(one) for one in statistics]
     energies = sum(own.energies(theta) for own, theta in zip(features_there, parameters, strict=True))
@@ -54,7 +54,7 @@ def tilted_model(seed=0, limit=9000**2):
         TiltedSums(statistic, theta, own.sums(weights), 10.0, 0.1)
         for statistic, theta, own in zip(statistics, parameters, features_there, strict=True)
     ]
-    return Trees(forest, tilted, FITTED, float(log_total) - float(np.log(len(codes))), SamplingRules())
+    return Trees(forest, tilted, FITTED, float(log_total) - float(np.log(len(codes))), TreeSamplingRules())
 
 
 MODEL = tilted_model()
@@ -71,7 +71,7 @@ def law(model=MODEL):
             part *= table[component, rows, EVERY[:, column]]
         chances += part
     rows = Records.from_lists((EVERY + np.array(DOMAIN.offsets)).tolist(), DOMAIN)
-    chances *= np.exp(model.energies(Pool(CODING, rows)).numpy())
+    chances *= np.exp(model.energies(RowPool(CODING, rows)).numpy())
     return chances / chances.sum()
 
 
@@ -96,7 +96,7 @@ def test_parts_of_a_sample_follow_the_tilted_law():
 def test_a_whole_sample_has_the_sums_of_the_fit():
     records = MODEL.sample(FITTED, generator=generator())
     for one in MODEL.tilted:
-        found = Pool(CODING, records).features(one.statistic).sums(torch.ones(FITTED, dtype=torch.float64))
+        found = RowPool(CODING, records).features(one.statistic).sums(torch.ones(FITTED, dtype=torch.float64))
         # independent rows would be off by some 30
         assert float((found - one.sums).abs().mean()) < 4
 
@@ -143,17 +143,17 @@ def test_a_condition_holds_exactly_and_its_law_is_right(text):
 def test_a_condition_that_the_base_never_meets_has_probability_0():
     tables = list(MODEL.forest.tables)
     tables[0] = np.array([[[0.5, 0.5, 0.0, 0.0]]] * 2)
-    model = Trees(replace(MODEL.forest, tables=tuple(tables)), MODEL.tilted, FITTED, 0.0, SamplingRules())
+    model = Trees(replace(MODEL.forest, tables=tuple(tables)), MODEL.tilted, FITTED, 0.0, TreeSamplingRules())
     assert model.conditioned(region_of(parse_where("a = 3", DOMAIN), DOMAIN, unknown=False).boxes) == (None, 0.0)
 
 
 def test_too_many_boxes_are_left_to_rejection():
-    model = Trees(MODEL.forest, MODEL.tilted, FITTED, 0.0, SamplingRules(most_numbers=10))
+    model = Trees(MODEL.forest, MODEL.tilted, FITTED, 0.0, TreeSamplingRules(most_numbers=10))
     assert model.conditioned(region_of(parse_where("a = 0", DOMAIN), DOMAIN, unknown=False).boxes) is None
 
 
 def test_state_comes_back():
-    again = Trees.from_state(MODEL.architecture, MODEL.state(), DOMAIN, SamplingRules())
+    again = Trees.from_state(MODEL.architecture, MODEL.state(), DOMAIN, TreeSamplingRules())
     assert again.architecture == MODEL.architecture
     state, kept = MODEL.state(), again.state()
     assert set(state) == set(kept)
@@ -211,7 +211,7 @@ PAIRS = "coarse pairs: "
 )
 def test_a_damaged_state_is_refused(tensors):
     with pytest.raises(ArtefactError):
-        Trees.from_state(MODEL.architecture, tensors, DOMAIN, SamplingRules())
+        Trees.from_state(MODEL.architecture, tensors, DOMAIN, TreeSamplingRules())
 
 
 @pytest.mark.parametrize(
@@ -230,4 +230,4 @@ def test_a_damaged_state_is_refused(tensors):
 )
 def test_a_damaged_architecture_is_refused(change):
     with pytest.raises(ArtefactError):
-        Trees.from_state(MODEL.architecture | change, MODEL.state(), DOMAIN, SamplingRules())
+        Trees.from_state(MODEL.architecture | change, MODEL.state(), DOMAIN, TreeSamplingRules())

@@ -7,19 +7,19 @@ from numpy.typing import NDArray
 
 from dpgm.kernels.compiled import compiled
 
-Array = NDArray[Any]
+CellArray = NDArray[Any]
 
 
 def exchange_rows(
-    codes: Array,
-    pairs: Array,
-    starts: Array,
-    strides: Array,
-    errors: Array,
-    penalties: Array,
-    chosen: Array,
-    room: Array,
-    candidates: Array,
+    codes: CellArray,
+    pairs: CellArray,
+    starts: CellArray,
+    strides: CellArray,
+    errors: CellArray,
+    penalties: CellArray,
+    chosen: CellArray,
+    room: CellArray,
+    candidates: CellArray,
 ) -> None:
     """Replace rows of a sample, one after the other, by candidates that lower the sum of penalty x error², in place.
 
@@ -50,16 +50,16 @@ def exchange_rows(
 
 @compiled
 def _exchange(
-    codes: Array,
-    first: Array,
-    second: Array,
-    starts: Array,
-    strides: Array,
-    errors: Array,
-    penalties: Array,
-    chosen: Array,
-    room: Array,
-    candidates: Array,
+    codes: CellArray,
+    first: CellArray,
+    second: CellArray,
+    starts: CellArray,
+    strides: CellArray,
+    errors: CellArray,
+    penalties: CellArray,
+    chosen: CellArray,
+    room: CellArray,
+    candidates: CellArray,
 ) -> None:
     for number in range(len(candidates)):
         place = number % len(chosen)

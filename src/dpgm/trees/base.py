@@ -18,14 +18,14 @@ from dpgm.statistics.column_counts import expected_rows
 from dpgm.statistics.pair_blocks import FEATURE_STEPS, FOURTHS, PairBlocks
 from dpgm.statistics.statistic import Measured
 from dpgm.tilting.tilt import Released, tilt
-from dpgm.trees.dependence import Pair, mean_weights, pair_values, rooted
+from dpgm.trees.dependence import ColumnPair, mean_weights, pair_values, rooted
 from dpgm.trees.forest import Forest
-from dpgm.trees.measurement import Measurements
+from dpgm.trees.measurement import TableMeasurements
 from dpgm.trees.rules import TreeRules
 
 
 def fit_base(
-    measured: Measurements,
+    measured: TableMeasurements,
     rules: TreeRules,
     rng: np.random.Generator,
     progress: Callable[[float], None] | None = None,
@@ -43,7 +43,7 @@ def fit_base(
     return _with_items(measured, forest)
 
 
-def _with_items(measured: Measurements, forest: Forest) -> Forest:
+def _with_items(measured: TableMeasurements, forest: Forest) -> Forest:
     """The forest with items below the column that says most of them, with the same chances in all components."""
     if measured.lists is None:
         return forest
@@ -52,14 +52,14 @@ def _with_items(measured: Measurements, forest: Forest) -> Forest:
     return replace(forest, leaves=tuple(alike))
 
 
-def _means(measured: Measurements, codes: Ints, rules: TreeRules) -> list[list[Floats]]:
+def _means(measured: TableMeasurements, codes: Ints, rules: TreeRules) -> list[list[Floats]]:
     return [mean_weights(one.statistic, codes, rules.pairs.mean_prior) for one in measured.pairs]
 
 
 # -- one tree ------------------------------------------------------------------------------------------------------
 
 
-def _tree(measured: Measurements, codes: Ints, rules: TreeRules) -> Forest:
+def _tree(measured: TableMeasurements, codes: Ints, rules: TreeRules) -> Forest:
     """The tree of the strongest pairs, given rows by which the mean weights of cells are known."""
     means = _means(measured, codes, rules)
     joints = {pair: _joint(measured, pair, means, rules) for pair in measured.tree}
@@ -78,7 +78,9 @@ def _tree(measured: Measurements, codes: Ints, rules: TreeRules) -> Forest:
     return _with_items(measured, forest)
 
 
-def _joint(measured: Measurements, pair: Pair, means: Sequence[Sequence[Floats]], rules: TreeRules) -> Floats:
+def _joint(
+    measured: TableMeasurements, pair: ColumnPair, means: Sequence[Sequence[Floats]], rules: TreeRules
+) -> Floats:
     """The joint distribution of two columns, tilted to the statistics of this pair and to both columns."""
     released = []
     for one, of_pairs in zip(measured.pairs, means, strict=True):
@@ -155,7 +157,7 @@ class _Descent:
 
     def __init__(
         self,
-        measured: Measurements,
+        measured: TableMeasurements,
         forest: Forest,
         means: Sequence[Sequence[Floats]],
         rules: TreeRules,

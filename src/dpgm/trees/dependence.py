@@ -8,7 +8,7 @@ from dpgm.arrays import Floats, Ints
 from dpgm.statistics.pair_blocks import FOURTHS, PairBlocks
 from dpgm.statistics.statistic import Measured
 
-Pair = tuple[int, int]
+ColumnPair = tuple[int, int]
 _LEAST_VARIANCE = 1e-6  # of relative deviations, which it divides
 
 
@@ -62,7 +62,7 @@ def strengths(
     return np.array(found)
 
 
-def spanning_pairs(pairs: Sequence[Pair], strength: Floats, columns: int) -> list[Pair]:
+def spanning_pairs(pairs: Sequence[ColumnPair], strength: Floats, columns: int) -> list[ColumnPair]:
     """The pairs of a spanning tree of largest total strength; pairs of strength 0 are left out."""
     tree, found = list(range(columns)), []
     for at in np.argsort(-strength, kind="stable").tolist():
@@ -73,7 +73,7 @@ def spanning_pairs(pairs: Sequence[Pair], strength: Floats, columns: int) -> lis
     return found
 
 
-def rooted(pairs: Sequence[Pair], columns: int, root: int) -> tuple[int, ...]:
+def rooted(pairs: Sequence[ColumnPair], columns: int, root: int) -> tuple[int, ...]:
     """The parent of every column in the forest of these pairs, -1 for roots; `root` is one."""
     near: list[list[int]] = [[] for _ in range(columns)]
     for first, second in pairs:

@@ -8,16 +8,16 @@ import torch
 from dpgm.statistics.statistic import Measured
 from dpgm.tilting.tilt import Released, tilt
 from dpgm.trees.base import fit_base
-from dpgm.trees.measurement import Measurements
+from dpgm.trees.measurement import TableMeasurements
 from dpgm.trees.model import Trees
 from dpgm.trees.planning import pool_rows
 from dpgm.trees.rules import TreeRules
 from dpgm.trees.state import rounded
-from dpgm.trees.tilted import Pool, Statistic, TiltedSums
+from dpgm.trees.tilted import RowPool, TiltedStatistic, TiltedSums
 
 
 def fit_trees(
-    measured: Measurements,
+    measured: TableMeasurements,
     rules: TreeRules,
     *,
     generator: torch.Generator,
@@ -32,7 +32,7 @@ def fit_trees(
     forest = rounded(fit_base(measured, rules, rng, part(0.0)))
     records = measured.records
     rows = pool_rows(records, len(measured.shares), rules.pool)
-    pool = Pool(measured.coding, forest.draw(rows, rng))
+    pool = RowPool(measured.coding, forest.draw(rows, rng))
     wanted = _wanted(measured, rules)
     released = [Released(pool.features(one.statistic), one.value.double(), one.std, ridge) for one, ridge in wanted]
     base = torch.zeros(rows, dtype=torch.float64)
@@ -45,15 +45,15 @@ def fit_trees(
     return Trees(forest, tilted, records, found.log_total - float(np.log(rows)), rules.sampling)
 
 
-def _wanted(measured: Measurements, rules: TreeRules) -> list[tuple[Measured[Statistic], float]]:
+def _wanted(measured: TableMeasurements, rules: TreeRules) -> list[tuple[Measured[TiltedStatistic], float]]:
     """All statistics with the values that the pool shall have, and their ridges."""
     counts = torch.from_numpy(measured.records * np.concatenate(measured.shares))
-    columns = Measured[Statistic](measured.columns.statistic, counts, measured.columns.std)
-    wanted: list[tuple[Measured[Statistic], float]] = [(columns, rules.pool.column_ridge)]
+    columns = Measured[TiltedStatistic](measured.columns.statistic, counts, measured.columns.std)
+    wanted: list[tuple[Measured[TiltedStatistic], float]] = [(columns, rules.pool.column_ridge)]
     alone = len(measured.pairs) == 1
     for pairs in measured.pairs:
-        own = Measured[Statistic](pairs.statistic, pairs.value, pairs.std)
+        own = Measured[TiltedStatistic](pairs.statistic, pairs.value, pairs.std)
         wanted.append((own, rules.ridge_of(pairs.statistic.name, alone=alone)))
     for items in () if measured.lists is None else measured.lists.measured:
-        wanted.append((Measured[Statistic](items.statistic, items.value, items.std), rules.pool.list_ridge))
+        wanted.append((Measured[TiltedStatistic](items.statistic, items.value, items.std), rules.pool.list_ridge))
     return wanted

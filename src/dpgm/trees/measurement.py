@@ -25,14 +25,14 @@ from dpgm.statistics.pair_blocks import (
     rank_features,
 )
 from dpgm.statistics.statistic import Measured, release
-from dpgm.trees.dependence import Pair, mean_weights, spanning_pairs, strengths
+from dpgm.trees.dependence import ColumnPair, mean_weights, spanning_pairs, strengths
 from dpgm.trees.groups import code_orders, equal_groups
 from dpgm.trees.lists import ListMeasurements, measure_lists
 from dpgm.trees.rules import TreeRules
 
 
 @dataclass(frozen=True)
-class Measurements:
+class TableMeasurements:
     """Everything that was released, and what follows from it at once.
 
     Attributes:
@@ -51,21 +51,21 @@ class Measurements:
     columns: Measured[ColumnCounts]
     shares: tuple[Floats, ...]
     pairs: tuple[Measured[PairBlocks], ...]
-    tree: tuple[Pair, ...]
+    tree: tuple[ColumnPair, ...]
     root: int
     lists: ListMeasurements | None = None
 
 
-def measure(
+def measure_table(
     gateway: Gateway, domain: Domain, records: int, noises: Mapping[str, float], rules: TreeRules
-) -> Measurements:
+) -> TableMeasurements:
     """Release every statistic that the plan pays for; values released earlier decide what later ones look at."""
     coding = Coding.of(domain)
     columns = release(gateway, ColumnCounts(coding), noises[COLUMNS])
     shares = column_shares(columns, records, rules.read)
     chooser = _Chooser(coding, records, shares, rules)
     measured: list[Measured[PairBlocks]] = []
-    tree: list[Pair] = []
+    tree: list[ColumnPair] = []
     if COARSE in noises:
         coarse = release(gateway, chooser.coarse(noises[COARSE]), noises[COARSE])
         measured.append(coarse)
@@ -75,7 +75,7 @@ def measure(
     if SMOOTH in noises:
         measured.append(release(gateway, chooser.ranks(alone=not measured), noises[SMOOTH]))
     lists = chooser.lists(gateway, measured, noises) if LIST_ITEMS in noises else None
-    return Measurements(
+    return TableMeasurements(
         coding, records, columns, shares, tuple(measured), tuple(tree), max(0, chooser.label), lists
     )
 
@@ -106,7 +106,7 @@ class _Chooser:
         features = [group_features(equal_groups(order, own, most), own) for order, own in pairs]
         return self._limited(features, self._pairs, COARSE)
 
-    def full(self, tree: Sequence[Pair]) -> PairBlocks:
+    def full(self, tree: Sequence[ColumnPair]) -> PairBlocks:
         """Tables of all values, for the pairs of the tree and those with the label."""
         chosen = sorted({*tree, *(pair for pair in self._pairs if self.label in pair)}) or self._pairs[:1]
         most = self._rules.pairs.most_values
@@ -148,7 +148,7 @@ class _Chooser:
         own = equal_groups(self._orders[column], self._shares[column], most)
         return np.append(own, own.max() + 1)
 
-    def _limited(self, features: Sequence[Features], pairs: Sequence[Pair], name: str) -> PairBlocks:
+    def _limited(self, features: Sequence[Features], pairs: Sequence[ColumnPair], name: str) -> PairBlocks:
         """The statistic, with the limit at a low quantile of the norms of likely rows."""
         emphasis = self._rules.pairs.label_emphasis if name != SMOOTH else 1.0
         fourths = [round(FOURTHS * (emphasis if self.label in pair else 1.0)) for pair in pairs]
@@ -157,7 +157,7 @@ class _Chooser:
         )
         return replace(blocks, limit=limit_at(blocks, self._likely, self._rules.pairs.limit_quantile))
 
-    def tree(self, coarse: Measured[PairBlocks]) -> list[Pair]:
+    def tree(self, coarse: Measured[PairBlocks]) -> list[ColumnPair]:
         """The spanning tree of the strongest pairs of table columns: lengths of lists follow from items."""
         rules = self._rules.pairs
         means = mean_weights(coarse.statistic, self._likely, rules.mean_prior)

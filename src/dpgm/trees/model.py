@@ -23,10 +23,10 @@ from dpgm.strategy.protocol import Box
 from dpgm.tilting.rules import TiltRules
 from dpgm.tilting.tilt import Released, tilt
 from dpgm.trees.forest import Forest
-from dpgm.trees.rounding import take_rows
-from dpgm.trees.rules import SamplingRules
+from dpgm.trees.rounding import choose_rows
+from dpgm.trees.rules import TreeSamplingRules
 from dpgm.trees.state import forest_tensors, read_parts, tilted_tensors
-from dpgm.trees.tilted import Pool, TiltedSums
+from dpgm.trees.tilted import RowPool, TiltedSums
 
 
 class Trees:
@@ -49,7 +49,7 @@ class Trees:
         tilted: Sequence[TiltedSums],
         records: int,
         log_mean: float,
-        sampling: SamplingRules,
+        sampling: TreeSamplingRules,
         *,
         restricted: bool = False,
     ) -> None:
@@ -87,20 +87,20 @@ class Trees:
         if count == 0:
             return self.forest.draw(0, rng)
         pool = self.forest.draw(max(self.sampling.least, round(self.sampling.per_record * count)), rng)
-        found = Pool(self.coding, pool)
+        found = RowPool(self.coding, pool)
         log_weights = self._adjusted(found) if adjust else self.energies(found)
         weights = log_weights.numpy()
-        rows = take_rows(found.codes, self.coding.sizes, self.forest.order, weights, count, rng, self.sampling)
+        rows = choose_rows(found.codes, self.coding.sizes, self.forest.order, weights, count, rng, self.sampling)
         return pool.take(rows)
 
-    def energies(self, pool: Pool) -> Tensor:
+    def energies(self, pool: RowPool) -> Tensor:
         """(n,): theta . f(x) of every record."""
         total = torch.zeros(len(pool.records), dtype=torch.float64)
         for one in self.tilted:
             total += pool.features(one.statistic).energies(one.parameters)
         return total
 
-    def _adjusted(self, pool: Pool) -> Tensor:
+    def _adjusted(self, pool: RowPool) -> Tensor:
         """Energies by which the pool has the sums of the fit."""
         features = [pool.features(one.statistic) for one in self.tilted]
         base = torch.zeros(len(pool.records), dtype=torch.float64)
@@ -127,7 +127,7 @@ class Trees:
             return None, 0.0
         made = Trees(forest, self.tilted, self.records, self.log_mean, self.sampling, restricted=True)
         drawn = forest.draw(self.sampling.chance_rows, np.random.default_rng(0))
-        energies = self.energies(Pool(self.coding, drawn))
+        energies = self.energies(RowPool(self.coding, drawn))
         inside = float(torch.logsumexp(energies, 0)) - np.log(len(drawn))
         return made, float(min(1.0, chance * np.exp(inside - self.log_mean)))
 
@@ -155,7 +155,7 @@ class Trees:
         architecture: Mapping[str, Any],
         tensors: Mapping[str, Tensor],
         domain: Domain,
-        sampling: SamplingRules,
+        sampling: TreeSamplingRules,
     ) -> "Trees":
         """Restore a model from an untrusted file; raises ArtefactError unless all parts are valid."""
         forest, tilted, records, log_mean = read_parts(cls.kind, architecture, tensors, domain)

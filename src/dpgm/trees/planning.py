@@ -9,20 +9,20 @@ from dpgm.statistics.list_vectors import ITEMS_BY_GROUPS, ITEMS_BY_VALUES, ITEMS
 from dpgm.statistics.pair_blocks import COARSE, FULL, SMOOTH
 from dpgm.strategy.memory_rules import MemoryRules, Sizes
 from dpgm.strategy.protocol import FitPlan, PublicFacts
-from dpgm.trees.rules import PoolRules, TreeRules
+from dpgm.trees.rules import RowPoolRules, TreeRules
 
 
 def tree_spends(facts: PublicFacts, rules: TreeRules) -> tuple[Spend, ...]:
     """Which statistics are measured, and the share of the budget (mu²) of each."""
     assert facts.domain is not None
-    columns = column_shares(facts, rules)
+    columns = table_shares(facts, rules)
     lists = list_shares(facts.domain, rules)
     left = 1 - rules.lists.share if lists else 1.0
     parts = [(columns, left / sum(columns.values())), (lists, rules.lists.share / max(sum(lists.values()), 1e-9))]
     return tuple(Spend(name, share * scale) for shares, scale in parts for name, share in shares.items())
 
 
-def column_shares(facts: PublicFacts, rules: TreeRules) -> dict[str, float]:
+def table_shares(facts: PublicFacts, rules: TreeRules) -> dict[str, float]:
     """Relative shares of columns alone; of columns and ranks, where tables are too noisy; or of everything."""
     assert facts.domain is not None
     shares = rules.shares
@@ -72,7 +72,7 @@ def tree_memory(plan: FitPlan, sizes: Sizes, domain: Domain, rules: TreeRules, m
     return memory.mixture + joint + memory.pool_code * rows * len(domain.fields)
 
 
-def pool_rows(records: int, columns: int, rules: PoolRules) -> int:
+def pool_rows(records: int, columns: int, rules: RowPoolRules) -> int:
     """How many rows are tilted."""
     pairs = max(1, columns * (columns - 1) // 2)
     wanted = round(rules.per_record * records)

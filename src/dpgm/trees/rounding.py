@@ -14,17 +14,17 @@ from dpgm.arrays import Floats, Ints
 from dpgm.kernels.compiled import HAS_NUMBA
 from dpgm.kernels.pair_kernels import add_pairs
 from dpgm.kernels.row_swaps import exchange_rows
-from dpgm.trees.rules import SamplingRules
+from dpgm.trees.rules import TreeSamplingRules
 
 
-def take_rows(
+def choose_rows(
     codes: Ints,
     sizes: Sequence[int],
     order: Sequence[int],
     log_weights: Floats,
     count: int,
     rng: np.random.Generator,
-    rules: SamplingRules,
+    rules: TreeSamplingRules,
 ) -> Ints:
     """`count` rows in random order; one of weight w is taken at most w times its share, rounded up.
 
@@ -66,7 +66,7 @@ def _evenly(weights: Floats, along: Ints, count: int, rng: np.random.Generator) 
 class _Cells:
     """The cells of all pairs of columns, and then those of single columns, in one flat array."""
 
-    def __init__(self, codes: Ints, sizes: Sequence[int], rules: SamplingRules) -> None:
+    def __init__(self, codes: Ints, sizes: Sequence[int], rules: TreeSamplingRules) -> None:
         self._rules = rules
         # A row without a value has the code after the last one. Long columns are cut into coarser codes.
         widths = np.minimum(np.array(sizes) + 1, rules.most_codes)

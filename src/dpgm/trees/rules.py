@@ -12,8 +12,8 @@ from dpgm.strategy.settings import FamilySettings
 from dpgm.tilting.rules import TiltRules
 
 # Not tuned: a release with more components, or larger parameters, is rejected.
-MOST_COMPONENTS = 1000
-LARGEST_PARAMETER = 1e6
+MOST_TREES = 1000
+LARGEST_TILT = 1e6
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class BaseRules:
 
 
 @dataclass(frozen=True)
-class PoolRules:
+class RowPoolRules:
     """The pools that are tilted."""
 
     # Rows: a multiple of the records, between the least and the most; many columns have fewer than the least, such that
@@ -134,7 +134,7 @@ class PoolRules:
 
 
 @dataclass(frozen=True)
-class SamplingRules:
+class TreeSamplingRules:
     """How samples are drawn from a release. All by hand."""
 
     # Rows of the pool per record of a sample, and the fewest.
@@ -166,8 +166,8 @@ class TreeRules(StatisticRules):
     pairs: PairRules = field(default_factory=PairRules)
     lists: ListRules = field(default_factory=ListRules)
     base: BaseRules = field(default_factory=BaseRules)
-    pool: PoolRules = field(default_factory=PoolRules)
-    sampling: SamplingRules = field(default_factory=SamplingRules)
+    pool: RowPoolRules = field(default_factory=RowPoolRules)
+    sampling: TreeSamplingRules = field(default_factory=TreeSamplingRules)
     tilt: TiltRules = field(default_factory=lambda: TiltRules(iterations=100))
 
     def ridge_of(self, name: str, *, alone: bool) -> float:

@@ -30,8 +30,8 @@ from dpgm.statistics.list_vectors import (
 from dpgm.statistics.pair_blocks import COARSE, FEATURE_STEPS, FULL, SMOOTH, Features, PairBlocks
 from dpgm.strategy.protocol import check_shares, is_size
 from dpgm.trees.forest import Forest, Leaves, depth_first
-from dpgm.trees.rules import LARGEST_PARAMETER, MOST_COMPONENTS
-from dpgm.trees.tilted import Statistic, TiltedSums
+from dpgm.trees.rules import LARGEST_TILT, MOST_TREES
+from dpgm.trees.tilted import TiltedStatistic, TiltedSums
 
 _LISTS = (LIST_ITEMS, ITEMS_BY_GROUPS, ITEMS_BY_VALUES, ITEMS_TOGETHER)
 _MOST_RECORDS = 2**53
@@ -118,7 +118,7 @@ def read_parts(
     known = [COLUMNS, COARSE, FULL, SMOOTH, *_LISTS]
     if set(architecture) != {"kind", "components", "records", "statistics"} or architecture["kind"] != kind:
         raise ArtefactError("the model is not a mixture of trees; get the release again.")
-    if not is_size(components, MOST_COMPONENTS) or not is_size(records, _MOST_RECORDS):
+    if not is_size(components, MOST_TREES) or not is_size(records, _MOST_RECORDS):
         raise ArtefactError("the model's number of components or records is not valid; get the release again.")
     if not isinstance(names, list) or names[:1] != [COLUMNS] or names != [one for one in known if one in names]:
         raise ArtefactError("the model's statistics are not valid; get the release again.")
@@ -126,7 +126,7 @@ def read_parts(
     coding = Coding.of(domain)
     forest = _read_forest(parts, domain, components)
     tilted = [_read_tilted(parts, coding, name) for name in names]
-    (log_mean,) = parts.take("log mean weight", torch.float64, (1,), LARGEST_PARAMETER).tolist()
+    (log_mean,) = parts.take("log mean weight", torch.float64, (1,), LARGEST_TILT).tolist()
     parts.finish()
     return forest, tilted, records, log_mean
 
@@ -195,7 +195,7 @@ def _split(parts: _Parts, name: str, shapes: Sequence[tuple[int, ...]]) -> list[
 
 
 def _read_tilted(parts: _Parts, coding: Coding, name: str) -> TiltedSums:
-    statistic: Statistic
+    statistic: TiltedStatistic
     if name == COLUMNS:
         statistic, width = ColumnCounts(coding), sum(coding.sizes)
     elif name in _LISTS:
@@ -204,7 +204,7 @@ def _read_tilted(parts: _Parts, coding: Coding, name: str) -> TiltedSums:
     else:
         statistic = _read_pairs(parts, coding, name)
         width = statistic.width
-    parameters = parts.take(f"{name}: parameters", torch.float64, (width,), LARGEST_PARAMETER)
+    parameters = parts.take(f"{name}: parameters", torch.float64, (width,), LARGEST_TILT)
     sums = parts.take(f"{name}: sums", torch.float64, (width,), _MOST_RECORDS)
     std, ridge = parts.take(f"{name}: noise", torch.float64, (2,), _MOST_RECORDS, 0.0).tolist()
     return TiltedSums(statistic, torch.from_numpy(parameters), torch.from_numpy(sums), std, ridge)

@@ -17,7 +17,7 @@ from dpgm.strategy.memory_rules import MemoryRules, Sizes
 from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, RunContext, Strategy
 from dpgm.strategy.settings import Config, FamilySettings, no_settings, refuses_paper
 from dpgm.trees.fitting import fit_trees
-from dpgm.trees.measurement import measure
+from dpgm.trees.measurement import measure_table
 from dpgm.trees.model import Trees
 from dpgm.trees.planning import tree_memory, tree_spends
 from dpgm.trees.rules import TREE_RULES, TreeRules, TreeSettings
@@ -64,7 +64,7 @@ class TreeStrategy(Strategy):
         """Measure, then fit the mixture and its tilt to the released values."""
         rules = _rules(plan.settings.family)
         context.progress("measure", 0, 1)
-        measured = measure(gateway, domain, plan.records, plan.noises, rules)
+        measured = measure_table(gateway, domain, plan.records, plan.noises, rules)
         context.progress("measure", 1, 1)
         return fit_trees(measured, rules, generator=draws, progress=context.percent("refine"))
 
@@ -84,4 +84,4 @@ def _rules(settings: FamilySettings) -> TreeRules:
     return settings.rules
 
 
-TREES = TreeStrategy()
+TREE_STRATEGY = TreeStrategy()

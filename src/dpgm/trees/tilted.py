@@ -14,7 +14,7 @@ from dpgm.statistics.column_counts import ColumnCounts, ColumnFeatures
 from dpgm.statistics.pair_blocks import PairBlocks, PairFeatures
 from dpgm.tilting.tilt import PoolFeatures
 
-Statistic: TypeAlias = ColumnCounts | PairBlocks | ClippedVectors
+TiltedStatistic: TypeAlias = ColumnCounts | PairBlocks | ClippedVectors
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class TiltedSums:
     `std` is the standard deviation of the noise that the sums were measured with: by it a sample is weighted.
     """
 
-    statistic: Statistic
+    statistic: TiltedStatistic
     parameters: Tensor
     sums: Tensor
     std: float
@@ -32,7 +32,7 @@ class TiltedSums:
 
 
 @dataclass(frozen=True)
-class Pool:
+class RowPool:
     """Records drawn from the base, with their codes."""
 
     coding: Coding
@@ -43,7 +43,7 @@ class Pool:
         """(n, columns)."""
         return self.coding.codes(self.records)
 
-    def features(self, statistic: Statistic) -> PoolFeatures:
+    def features(self, statistic: TiltedStatistic) -> PoolFeatures:
         """What the records add to the sums of a statistic."""
         if isinstance(statistic, ColumnCounts):
             return ColumnFeatures(statistic.coding.sizes, self.codes)
