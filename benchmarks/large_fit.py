@@ -4,7 +4,7 @@ Every fit is `dpgm fit` in a process of its own: processor and wall seconds, and
 (`ru_maxrss`: what is allocated and what is mapped from files, libraries included). `--address-space` sets a hard limit
 on what the process may address; `--memory` is handed on to the fit; `--processes` starts it by torchrun, one thread per
 process (then memory is that of the largest process, and seconds are those of all). The data stay in `--folder` for the
-next run. The estimate that is printed before the fit is kept beside what was measured.
+next run. The memory that is announced before the fit is kept beside what was measured.
 
     python benchmarks/large_fit.py --records 20000000 --address-space 4GB --folder /tmp/calls --csv FILE
 """
@@ -30,7 +30,7 @@ from dpgm.data.stores import bytes_of
 BLOCKS = 10  # of 50,000 records per part
 COLUMNS = (
     *("data", "records", "positions", "processes", "threads", "memory", "address_space"),
-    *("wall_seconds", "processor_seconds", "peak_megabytes", "estimated_seconds", "estimated_megabytes"),
+    *("wall_seconds", "processor_seconds", "peak_megabytes", "announced_megabytes"),
 )
 
 
@@ -45,11 +45,11 @@ def write_part(number: int, records: int, folder: Path) -> None:
     temporary = folder / f"part-{number:05d}.unfinished"
     with pq.ParquetWriter(temporary, schema) as file:
         for block in range(number * BLOCKS, (number + 1) * BLOCKS):
-            left = records - block * simulate.BLOCK
+            left = records - block * simulate.PEOPLE_AT_ONCE
             if left <= 0:
                 break
             people = simulate.simulated_block(town, block, 0, city)
-            people = people.rows(0, min(left, simulate.BLOCK))
+            people = people.rows(0, min(left, simulate.PEOPLE_AT_ONCE))
             lists = pa.ListArray.from_arrays(people.indptr.astype(np.int32), people.indices.astype(np.int16))
             file.write_table(pa.table([lists], schema=schema))
     temporary.rename(folder / f"part-{number:05d}.parquet")
@@ -58,7 +58,7 @@ def write_part(number: int, records: int, folder: Path) -> None:
 def simulated(records: int, folder: Path, processes: int) -> Path:
     """The folder of parts, written unless it is there."""
     parts = folder / f"calls-{records}"
-    wanted = -(-records // (BLOCKS * simulate.BLOCK))
+    wanted = -(-records // (BLOCKS * simulate.PEOPLE_AT_ONCE))
     if len(list(parts.glob("*.parquet"))) != wanted:
         shutil.rmtree(parts, ignore_errors=True)
         parts.mkdir(parents=True)
@@ -102,17 +102,14 @@ def fitted(parts: Path, options: argparse.Namespace) -> dict[str, object]:
         "wall_seconds": round(took, 1),
         "processor_seconds": round(used.ru_utime + used.ru_stime, 1),
         "peak_megabytes": used.ru_maxrss // 1024,
-    } | estimated(told)
+        "announced_megabytes": announced(told),
+    }
 
 
-def estimated(told: str) -> dict[str, object]:
-    """What the fit said beforehand about itself."""
-    found = re.search(r"about ([0-9.]+) (seconds?|minutes?|hours?), ([0-9.]+) (MB|GB)", told)
-    if found is None:
-        return {}
-    unit = {"second": 1, "minute": 60, "hour": 3600}[found[2].rstrip("s")]
-    size = {"MB": 1, "GB": 1000}[found[4]]
-    return {"estimated_seconds": float(found[1]) * unit, "estimated_megabytes": float(found[3]) * size}
+def announced(told: str) -> float | None:
+    """The memory that the fit said beforehand that it needs."""
+    found = re.search(r"about ([0-9.]+) (MB|GB) of memory", told)
+    return None if found is None else float(found[1]) * {"MB": 1, "GB": 1000}[found[2]]
 
 
 def main() -> None:

@@ -83,7 +83,7 @@ def block(number: int) -> Records:
 def write_records(records: int, path: Path, processes: int) -> None:
     """The simulated records as CSR arrays."""
     with multiprocessing.get_context("fork").Pool(processes) as pool:
-        parts = pool.map(block, range(-(-records // simulate.BLOCK)), chunksize=1)
+        parts = pool.map(block, range(-(-records // simulate.PEOPLE_AT_ONCE)), chunksize=1)
     whole = concatenate(parts).rows(0, records)
     np.savez(path, indptr=whole.indptr, indices=whole.indices)
 

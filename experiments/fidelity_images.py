@@ -35,7 +35,7 @@ from dpgm.data.records import Records, level_bits, nearest_levels
 from dpgm.images import fitting as image_fitting
 from dpgm.images import measurement as image_measurement
 from dpgm.images.features import ImageLayout
-from dpgm.images.rules import RULES, ImageSettings
+from dpgm.images.rules import IMAGE_RULES, ImageSettings
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 
@@ -94,7 +94,7 @@ def digits_of(records: Records) -> Digits:
 
 
 def noises(epsilon: float) -> dict[str, float]:
-    spends = image_measurement.image_spends(DOMAIN, RULES.embedding)
+    spends = image_measurement.image_spends(DOMAIN, IMAGE_RULES.embedding)
     return {spend.name: math.ceil(1e5 / (MU[epsilon] * math.sqrt(spend.share))) / 1e5 for spend in spends}
 
 
@@ -152,7 +152,7 @@ def default_preset(train: Records, epsilon: float, seed: int, device: str, count
     domain = train.domain
     measured = image_measurement.measure_images(gateway, domain, noises(epsilon), settings, device=device)
     middle = time.perf_counter()
-    rule = image_fitting.ImageFitSettings.of(domain, device, RULES.fit)
+    rule = image_fitting.ImageFitSettings.of(domain, device, IMAGE_RULES.fit)
     fitted = image_fitting.fit_images(measured, domain, rule, generator=draws, device=device)
     end = time.perf_counter()
     synthetic = fitted.to(device).sample(count, generator=draws)

@@ -35,7 +35,7 @@ from dpgm.networks.rules import NetworkSettings
 from dpgm.networks.vae import VAE
 from dpgm.privacy.calibration import calibrate
 from dpgm.products.planning import measurement_spends
-from dpgm.products.rules import RULES
+from dpgm.products.rules import PRODUCT_RULES
 from dpgm.products.strategy import measure
 from dpgm.products.targets import moment_targets
 from dpgm.strategy.protocol import PublicFacts
@@ -60,12 +60,12 @@ def networks(records: Records, epsilon: float, seed: int) -> Records:
 def decoders(records: Records, epsilon: float, seed: int) -> Records:
     """Refinement alone, from random weights with output biases at the measured profile."""
     count, domain = len(records), records.domain
-    spends = measurement_spends(PublicFacts(domain, count, epsilon, 1 / count), RULES, enumerate_few=False)
+    spends = measurement_spends(PublicFacts(domain, count, epsilon, 1 / count), PRODUCT_RULES, enumerate_few=False)
     mechanisms = calibrate(epsilon, 1 / count, spends)
     gateway = Gateway(records, randomness=SeededRandomness(seed), allowance=mechanisms)
-    measured = measure(gateway, domain, count, {m.name: m.noise for m in mechanisms}, RULES)
+    measured = measure(gateway, domain, count, {m.name: m.noise for m in mechanisms}, PRODUCT_RULES)
     draws = torch.Generator().manual_seed(seed)
-    wanted = moment_targets(measured, RULES, generator=draws)
+    wanted = moment_targets(measured, PRODUCT_RULES, generator=draws)
     k, settings = default_clusters(count), NetworkSettings()
     model = VAE(domain, settings.hidden, settings.latent)
     start = model.initial(k, generator=draws)

@@ -99,7 +99,7 @@ def _simulate(town: simulate.Town, records: int, processes: int) -> Records:
     """The same records as `simulate_transit` and `simulate_cdr`, block by block on several cores."""
     if processes == 1:
         return concatenate(list(simulate.simulated_blocks(town, records, 0)))
-    blocks = -(-records // simulate.BLOCK)
+    blocks = -(-records // simulate.PEOPLE_AT_ONCE)
     with multiprocessing.get_context("fork").Pool(processes) as pool:
         parts = pool.starmap(_one_block, [(town, number) for number in range(blocks)], chunksize=1)
     return concatenate(parts).rows(0, records)

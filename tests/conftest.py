@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, settings
 
+import browsing
 from dpgm.networks.strategy import RBMS, VAES
 from dpgm.products.strategy import ProductStrategy
 from dpgm.synthesis import strategies
@@ -23,3 +24,10 @@ def short_fits(monkeypatch):
     for listed in ("STRATEGIES", "AUTO"):
         families = [by_name.get(strategy.name, strategy) for strategy in getattr(strategies, listed)]
         monkeypatch.setattr(strategies, listed, tuple(families))
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A real browser, shared by all tests of this process."""
+    yield browsing.shared_browser()
+    browsing.close()

@@ -84,7 +84,6 @@ INSIDE = {
     "mechanisms/gaussian.py": {13: "bits"},
     "mechanisms/normals.py": None,  # coefficients of logarithm, sine and cosine
     "mechanisms/rounded_gaussian.py": None,  # precision of the slow path
-    "synthesis/estimate.py": None,  # units of sizes and times, and the product by which a machine is measured
     "synthesis/fingerprint.py": {13787848793156543929: "hash", 10723151780598845931: "hash"},
     "synthesis/release.py": {40: "fields that are listed"},
     "synthesis/sampling.py": {62: "bits of a seed"},

@@ -20,7 +20,7 @@ KEYWORDS = READING / "keywords.py"
 # Headings of the Python page and the names below each; a public name that is in none of them fails a test.
 GROUPS = {
     "Fit, release, sample": (
-        "Synthesizer Config Plan make_plan read_plan Release load verify Verification Certificate Mechanism"
+        "Synthesizer Config Plan make_plan read_plan Release load verify Verification Certificate About Mechanism"
     ),
     "Data": (
         "Records Domain load_domain save_domain ReadOptions read_records read_source Source as_records RecordWriter "

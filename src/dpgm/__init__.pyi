@@ -42,6 +42,7 @@ from dpgm.evaluation.results import Evaluation as Evaluation
 from dpgm.networks.kmeans_estimator import PrivateKernelKMeans as PrivateKernelKMeans
 from dpgm.networks.kmeans_estimator import clustering_accuracy as clustering_accuracy
 from dpgm.privacy.accountant import cost as cost
+from dpgm.privacy.certificate import About as About
 from dpgm.privacy.certificate import Certificate as Certificate
 from dpgm.privacy.events import Mechanism as Mechanism
 from dpgm.privacy.ledger import Ledger as Ledger

@@ -25,24 +25,25 @@ def _check(named: Mapping[str, object], rule: str, good: Callable[[object], bool
             raise UsageError(f"`{name}` must be {rule}; got {value!r}.{advice and ' '}{advice}")
 
 
-def _is_number(value: object) -> TypeGuard[float]:
-    # `math.isfinite` fails for whole numbers that are too large for a float.
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether a value is a number (not a boolean) that fits a finite float."""
+    # A comparison, because converting a huge integer to float would raise.
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def finite(**named: object) -> None:
     """Each named value is a finite number."""
-    _check(named, "a finite number", _is_number)
+    _check(named, "a finite number", is_number)
 
 
 def positive(*, advice: str = "", **named: object) -> None:
     """Each named value is a finite number above zero."""
-    _check(named, "a finite number above 0", lambda value: _is_number(value) and value > 0, advice)
+    _check(named, "a finite number above 0", lambda value: is_number(value) and value > 0, advice)
 
 
 def non_negative(**named: object) -> None:
     """Each named value is a finite number of at least zero."""
-    _check(named, "a finite number of at least 0", lambda value: _is_number(value) and value >= 0)
+    _check(named, "a finite number of at least 0", lambda value: is_number(value) and value >= 0)
 
 
 def whole(*, at_least: int = 0, at_most: int | None = None, **named: object) -> None:
@@ -58,12 +59,12 @@ def whole(*, at_least: int = 0, at_most: int | None = None, **named: object) -> 
 
 def fraction(**named: object) -> None:
     """Each named value lies in the half-open interval (0, 1]."""
-    _check(named, "in (0, 1]", lambda value: _is_number(value) and 0 < value <= 1)
+    _check(named, "in (0, 1]", lambda value: is_number(value) and 0 < value <= 1)
 
 
 def probability(*, advice: str = "", **named: object) -> None:
     """Each named value lies strictly between 0 and 1."""
-    _check(named, "strictly between 0 and 1", lambda value: _is_number(value) and 0 < value < 1, advice)
+    _check(named, "strictly between 0 and 1", lambda value: is_number(value) and 0 < value < 1, advice)
 
 
 def one_of(choices: Collection[object], **named: object) -> None:

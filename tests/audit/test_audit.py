@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpgm.audit import Finding, audit, audit_one_run, findings, gates, one_run, trials
+from dpgm.audit import AuditFinding, audit, audit_one_run, findings, gates, one_run, trials
 from dpgm.audit.configurations import configurations
 from dpgm.audit.trials import PublicSeed, Score, Trials, gathered, one_fit, run_trials, scores_of
 from dpgm.cli.app import load_commands, run
@@ -220,7 +220,7 @@ def test_the_canary_reaches_the_sensitivity_of_the_releases(name, monkeypatch):
 @pytest.mark.parametrize("name", CASES)
 def test_a_fit_is_judged_by_its_own_certificate_and_passes(name):
     found = run_trials(CASES[name], FITS)
-    result = findings.judged(CASES[name], found)
+    result = findings.judge_trials(CASES[name], found)
     (certificate,) = found.certificates
     plan = CASES[name].plan
     assert (set(certificate.mechanisms), certificate.delta) == (set(plan.mechanisms), plan.delta)
@@ -234,7 +234,7 @@ def test_a_mechanism_without_noise_is_caught(name, without_noise):
     """The alarm works on the real code, for every mechanism: guesses are always right, whatever the other noise is."""
     without_noise(name)
     case = AUDITED[name]
-    found = findings.judged(case, run_trials(case, FITS))
+    found = findings.judge_trials(case, run_trials(case, FITS))
     assert not found.passed
     assert name in [gate.name for gate in found.gates if not gate.passed]
     assert "PRIVACY BUG" in found.verdict
@@ -248,7 +248,7 @@ def test_a_certificate_that_claims_less_than_its_mechanisms_cost_is_caught(monke
 
     monkeypatch.setattr(synthesizer, "cost", halved)
     assert isinstance(halved(MECHANISM, 1e-5), Cost)
-    found = findings.judged(CASES["table"], run_trials(CASES["table"], 2))
+    found = findings.judge_trials(CASES["table"], run_trials(CASES["table"], 2))
     assert not found.passed
     assert not found.gates[0].passed
 
@@ -274,7 +274,7 @@ def finding(**changes):
         "epsilon_assumption_free": 1.0, "right": 0.6, "right_at_most": 0.7, "least_share": 0.7, "gates": (),
         "seconds": 1.0,
     }  # fmt: skip
-    return Finding(**(values | changes))
+    return AuditFinding(**(values | changes))
 
 
 def test_a_verdict_follows_from_gates_and_bound():

@@ -156,7 +156,7 @@ def test_mwem_agrees_with_an_exact_implementation(monkeypatch, width):
     records = correlated(3000, width=width, seed=width)
     monkeypatch.setattr(estimators, "Gateway", Tape)
     model = Mwem(2.0, 1e-6, iterations=8, randomness=SeededRandomness(width)).fit(records)
-    weights, cells = exact_mwem(Tape.last.tape, width, len(records), mwem.RULES.replays)
+    weights, cells = exact_mwem(Tape.last.tape, width, len(records), mwem.BASELINE_RULES.replays)
     expected = cells.T @ (weights[:, None] * cells)
     assert np.allclose(model.generator_.weights.pairs, expected, atol=1e-10)
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpgm.cli.app import run
-from dpgm.data.read.opening import locate, open_bytes, spooled
+from dpgm.data.formats.opening import locate, open_bytes, spooled
 from dpgm.errors import InputError
 
 PEOPLE = 300

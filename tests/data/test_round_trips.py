@@ -124,7 +124,7 @@ def test_blocks_cut_anywhere_give_the_same_records(tmp_path, monkeypatch):
     write_records(records, tmp_path / "b.csv", shape="long")
     write_records(records, tmp_path / "c.dat")
     for size in (7, 64, 1000):
-        monkeypatch.setattr("dpgm.data.read.lines.BLOCK", size)
+        monkeypatch.setattr("dpgm.data.formats.lines.BLOCK_BYTES", size)
         assert read_records(tmp_path / "a.csv", domain=records.domain, shape="basket") == records
         assert read_records(tmp_path / "b.csv", domain=records.domain, person="person", item="item") == records
         assert read_records(tmp_path / "c.dat", domain=records.domain) == records
@@ -138,7 +138,7 @@ def test_scattered_rows_of_a_person_become_one_record(tmp_path):
 
 
 def test_persons_written_differently_stay_apart_and_kinds_may_mix(tmp_path, monkeypatch):
-    monkeypatch.setattr("dpgm.data.read.lines.BLOCK", 8)
+    monkeypatch.setattr("dpgm.data.formats.lines.BLOCK_BYTES", 8)
     (tmp_path / "v.csv").write_text(
         "p,i\n1,0\n01,1\n7,0\nx7,1\n1,1\n-3,0\n0,0\n+1,0\n99999999999999999999,1\n7,1\n"
     )

@@ -5,7 +5,7 @@ import pytest
 
 from dpgm.cli.app import run
 from dpgm.data.read.readers import read_records
-from dpgm.data.simulate import BLOCK, simulate_cdr, simulate_transit
+from dpgm.data.simulate import PEOPLE_AT_ONCE, simulate_cdr, simulate_transit
 from dpgm.errors import UsageError
 
 
@@ -13,7 +13,7 @@ from dpgm.errors import UsageError
     ("simulate", "places", "mean", "longest"), [(simulate_transit, 342, 5.26, 57), (simulate_cdr, 1303, 11.42, 422)]
 )
 def test_sizes_match_the_paper(simulate, places, mean, longest):
-    records = simulate(2 * BLOCK, seed=7)
+    records = simulate(2 * PEOPLE_AT_ONCE, seed=7)
     lengths = records.lengths
     assert records.width == places
     assert abs(lengths.mean() / mean - 1) < 0.02
@@ -23,7 +23,7 @@ def test_sizes_match_the_paper(simulate, places, mean, longest):
 
 
 def test_places_are_popular_unequally_and_not_independent():
-    records = simulate_transit(BLOCK, seed=1)
+    records = simulate_transit(PEOPLE_AT_ONCE, seed=1)
     matrix = records.to_scipy().astype(float)
     share = np.asarray(matrix.mean(axis=0)).ravel()
     assert share.max() > 5 * np.median(share)
@@ -36,7 +36,7 @@ def test_places_are_popular_unequally_and_not_independent():
 
 
 def test_a_seed_gives_the_same_people_and_a_longer_run_starts_alike():
-    short, long = simulate_transit(1000, seed=3), simulate_transit(BLOCK + 1000, seed=3)
+    short, long = simulate_transit(1000, seed=3), simulate_transit(PEOPLE_AT_ONCE + 1000, seed=3)
     assert long.rows(0, 1000) == short
     assert simulate_transit(1000, seed=4) != short
 

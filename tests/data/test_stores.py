@@ -206,7 +206,7 @@ def test_an_array_of_json_reads_the_same_whatever_the_pieces(tmp_path, monkeypat
     basket = {"shape": "basket", "assume_public_items": True}
     (tmp_path / "rows.json").write_text('[ {"items": [1, 22]} ,\n {"items": []}, ["ä", 3]  ]\n', "utf-8")
     whole = dpgm.read_records(tmp_path / "rows.json", **basket)
-    monkeypatch.setattr("dpgm.data.read.json_lines.BLOCK", size)
+    monkeypatch.setattr("dpgm.data.formats.json_lines.BLOCK_BYTES", size)
     assert dpgm.read_records(tmp_path / "rows.json", **basket) == whole
     for broken in ('[{"items": [1]}', '[{"items": [1}]', '[{"items": [1]}] x', '[{"items": [1]} {}]'):
         (tmp_path / "rows.json").write_text(broken)

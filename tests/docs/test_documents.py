@@ -17,6 +17,7 @@ import dpgm
 from dpgm import errors
 from dpgm.privacy.certificate import LedgerMark
 from dpgm.privacy.events import Mechanism
+from dpgm.privacy.odds import Odds
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -96,12 +97,19 @@ def test_every_field_of_certificate_plan_and_mechanism_is_explained():
     page = (DOCS / "reference" / "files.md").read_text()
     certificate, plan = page.split("## The certificate")[1].split("## The plan")
     plan = plan.split("## The ledger")[0]
-    for kind in (dpgm.Certificate, LedgerMark, Mechanism):
+    for kind in (dpgm.Certificate, dpgm.About, Odds, LedgerMark, Mechanism):
         for field in dataclasses.fields(kind):
             assert f"`{field.name}`" in certificate, f"{kind.__name__}.{field.name}"
     written = dpgm.make_plan(dpgm.Config(1.0), 1000, dpgm.Domain.of_items(5)).to_json()
     assert set(re.findall(r"^\| `(\w+)` \|", plan, flags=re.MULTILINE)) == set(written)
-    for name in ("certificate.json", "model.safetensors", "domain.json", "README.md", "certificate.sig"):
+    for name in (
+        "certificate.json",
+        "model.safetensors",
+        "domain.json",
+        "README.md",
+        "certificate.html",
+        "certificate.intoto.jsonl",
+    ):
         assert f"`{name}`" in page
 
 

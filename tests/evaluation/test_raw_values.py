@@ -210,7 +210,7 @@ def test_json_is_a_flag_and_a_file(tmp_path, capsys):
 def test_long_files_are_thinned_evenly(tmp_path, monkeypatch):
     from dpgm.evaluation import file_inputs
 
-    monkeypatch.setattr(file_inputs, "MOST_ROWS", 100)
+    monkeypatch.setattr(file_inputs, "MOST_ROWS_READ", 100)
     table = pa.table({"x": np.arange(1000)})
     rows = file_inputs._thinned(table.slice(at, 37) for at in range(0, 1000, 37)).column("x").to_numpy()
     assert 50 <= len(rows) <= 100

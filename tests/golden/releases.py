@@ -18,9 +18,9 @@ import torch
 
 from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
 from dpgm.data.records import Records
-from dpgm.images.rules import RULES as IMAGE_RULES
+from dpgm.images.rules import IMAGE_RULES as IMAGE_RULES
 from dpgm.mechanisms.randomness import SeededRandomness
-from dpgm.products.rules import RULES
+from dpgm.products.rules import PRODUCT_RULES
 from dpgm.strategy.settings import Config
 from dpgm.synthesis.synthesizer import Synthesizer
 
@@ -30,7 +30,7 @@ from synthesis_data import small_plan
 RECORDED = Path(__file__).parent / "digests.json"
 
 # A tenth of the steps of a fit to moments; where the rules are kept in the settings of a family.
-SHORT_RULES = replace(RULES, fit=replace(RULES.fit, steps=60, steps_narrow=200, steps_table=100))
+SHORT_RULES = replace(PRODUCT_RULES, fit=replace(PRODUCT_RULES.fit, steps=60, steps_narrow=200, steps_table=100))
 SHORT = {"products": "rules", "vae": "products", "rbm": "products"}
 
 FEW = Domain.of_items(12)

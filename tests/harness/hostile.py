@@ -176,7 +176,7 @@ def archive(members: dict[str, str], link: str | None = None) -> Make:
 
 def growing(path: Path) -> Any:
     """A file to which a line is added while it is read."""
-    from dpgm.data.read.opening import locate, open_bytes
+    from dpgm.data.formats.opening import locate, open_bytes
 
     path.write_text("1 2\n")
 

@@ -36,11 +36,11 @@ from unittest import mock
 
 import numpy as np
 
-import dpgm.data.read.excel
+import dpgm.data.formats.excel
+import dpgm.data.formats.json_lines
+import dpgm.data.formats.lines
+import dpgm.data.formats.parquet
 import dpgm.data.read.frames
-import dpgm.data.read.json_lines
-import dpgm.data.read.lines
-import dpgm.data.read.parquet
 from dpgm.data.domain import Boolean, Categorical, Date, DateTime, Domain, Identifier, Image, ItemSet, Numeric
 from dpgm.data.open_columns import NumberColumn, SetColumn
 from dpgm.data.open_records import OpenRecords
@@ -1005,10 +1005,10 @@ def run_case(case: Case, pairs: int, seed: int, folder: Path) -> Counter[str]:
 def small_blocks(size: int) -> Iterator[None]:
     """Read in blocks of `size` bytes and chunks of one to three rows, so that a case crosses many block boundaries."""
     settings = (
-        (dpgm.data.read.lines, "BLOCK", size),
-        (dpgm.data.read.parquet, "_BATCH", 3),
-        (dpgm.data.read.json_lines, "_ROWS", 1),
-        (dpgm.data.read.excel, "_ROWS", 2),
+        (dpgm.data.formats.lines, "BLOCK_BYTES", size),
+        (dpgm.data.formats.parquet, "_BATCH", 3),
+        (dpgm.data.formats.json_lines, "_ROWS", 1),
+        (dpgm.data.formats.excel, "_ROWS", 2),
         (dpgm.data.read.frames, "_CHUNK", 3),
     )
     with ExitStack() as stack:

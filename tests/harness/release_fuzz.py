@@ -87,6 +87,7 @@ def originals(place: Path) -> list[Any]:
 def planned_release(domain: Any, model: str, generator: Any, fewer: dict[str, Any]) -> Any:
     """A release of a generator that was not fitted, with the certificate of a fit of its family."""
     from dpgm.privacy.accountant import cost, replace_one_epsilon
+    from dpgm.privacy.odds import odds
     from dpgm.strategy.protocol import PublicFacts
     from dpgm.strategy.settings import Config
     from dpgm.synthesis.plan import Plan, budget_of, choose_settings
@@ -102,6 +103,7 @@ def planned_release(domain: Any, model: str, generator: Any, fewer: dict[str, An
         some_release().certificate,
         epsilon=cost(mechanisms, DELTA).epsilon,
         epsilon_replace_one=replace_one_epsilon(mechanisms, DELTA),
+        odds=odds(mechanisms, DELTA),
         planned=mechanisms,
         mechanisms=mechanisms,
         plan=plan.public_numbers(),

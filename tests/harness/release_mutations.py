@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 CERTIFICATE, DOMAIN, MODEL, README = "certificate.json", "domain.json", "model.safetensors", "README.md"
+PAGE = "certificate.html"
 
 NASTY: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 1, 2, 17, 2**31, 2**63, 2**64, -(2**63), 10**30, 10**400),
@@ -334,7 +335,7 @@ def listing(folder: Folder, rng: random.Random) -> None:
         folder.files.pop(name)
     elif kind == 1:
         extra = rng.choice(
-            ["model.pt", "weights.pkl", "notes.md", ".hidden", "\x1b[31m", "certificate.sig", "a" * 200]
+            ["model.pt", "weights.pkl", "notes.md", ".hidden", "\x1b[31m", "certificate.intoto.jsonl", "a" * 200]
         )
         folder.files[extra] = rng.choice([b"", b"\x80\x04\x95", b"x" * 64, b"PK\x03\x04"])
     elif kind == 2:
@@ -406,6 +407,7 @@ def renew(folder: Folder, *, readme_too: bool) -> None:
     """What a forger does last: the README that suits the certificate, and every hash anew; as far as possible."""
     from dpgm.errors import DpgmError
     from dpgm.privacy.certificate import Certificate
+    from dpgm.synthesis.certificate_page import certificate_page
     from dpgm.synthesis.readme import release_readme
     from dpgm.synthesis.verification import read_domain
 
@@ -422,5 +424,7 @@ def renew(folder: Folder, *, readme_too: bool) -> None:
                 document["files"][name] = hashlib.sha256(folder.files[name]).hexdigest()
         indent = 2 if len(text) < 50_000 else None
         folder.files[CERTIFICATE] = (json.dumps(document, indent=indent, ensure_ascii=False) + "\n").encode()
+        certificate = Certificate.from_json(folder.files[CERTIFICATE].decode())
+        folder.files[PAGE] = certificate_page(certificate).encode()
     except (DpgmError, *_SPOILT):
         return

@@ -30,7 +30,7 @@ from dpgm.data.domain_file import domain_to_plain
 from dpgm.data.open_columns import NumberColumn
 from dpgm.data.read.frames import read_frame
 from dpgm.data.records import Records, concatenate
-from dpgm.images.rules import RULES as IMAGE_RULES
+from dpgm.images.rules import IMAGE_RULES as IMAGE_RULES
 from dpgm.images.rules import ImageSettings
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Query
@@ -42,7 +42,7 @@ from dpgm.privacy.calibration import calibrate
 from dpgm.products.rules import ProductSettings
 from dpgm.strategy.protocol import PublicFacts
 from dpgm.strategy.settings import Config, FamilySettings
-from dpgm.synthesis import books, checkpoint, estimate
+from dpgm.synthesis import books, checkpoint
 from dpgm.synthesis.plan import Plan, make_plan
 from dpgm.synthesis.strategies import strategy_of
 from dpgm.testing.noise_law import integer_scores
@@ -486,8 +486,7 @@ def command_line(
         patch.chdir(folder)
         patch.setattr(checkpoint.secrets, "randbits", lambda bits: 7)
         for room in (checkpoint, books):
-            patch.setattr(room, "fingerprint", lambda records: "left out")
-        patch.setattr(estimate, "machine_speed", lambda: 1.0)
+            patch.setattr(room, "rows_fingerprint", lambda records: "left out")
         stack.enter_context(gateways(books.CheckpointedGateway, taped))
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("always")

@@ -11,7 +11,7 @@ from dpgm.data.records import Records
 from dpgm.images.features import EmbeddingDesign, FeatureSet, ImageLayout
 from dpgm.images.fitting import ImageFitSettings, fit_images
 from dpgm.images.measurement import (
-    GRID,
+    EMBEDDING_GRID,
     ClassSizes,
     ImageMeasurements,
     MeanEmbedding,
@@ -19,7 +19,7 @@ from dpgm.images.measurement import (
     mean_features,
 )
 from dpgm.images.model import ImageArchitecture
-from dpgm.images.rules import RULES
+from dpgm.images.rules import IMAGE_RULES
 from dpgm.mechanisms.query import View
 
 DOMAIN = Domain((Image("image", 8, 8), Categorical("label", (0, 1))), label="label")
@@ -28,7 +28,7 @@ QUICK = ImageFitSettings(
     ImageArchitecture("dct", 8, 8, 2, 4, (16, 16)),
     steps=300,
     images=16,
-    rules=dataclasses.replace(RULES.fit, learning_rate=0.01, average=0.95, warm_up=10),
+    rules=dataclasses.replace(IMAGE_RULES.fit, learning_rate=0.01, average=0.95, warm_up=10),
 )
 
 
@@ -48,7 +48,7 @@ def bars(count: int) -> Records:
 
 def measured(records: Records, std: float = 0.0) -> ImageMeasurements:
     layout = ImageLayout.of(DOMAIN)
-    sums = MeanEmbedding(layout, DESIGN).query().compute(View(records)).double() * GRID
+    sums = MeanEmbedding(layout, DESIGN).query().compute(View(records)).double() * EMBEDDING_GRID
     noise = torch.randn(sums.shape, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
     sizes = ClassSizes(layout).query().compute(View(records))
     return ImageMeasurements(DESIGN, sizes, 0.0, sums + std * noise)

@@ -17,7 +17,7 @@ from dpgm.evaluation.downstream import image_accuracy
 from dpgm.evaluation.evaluate import evaluate
 from dpgm.images.features import EmbeddingDesign, FeatureSet, ImageLayout
 from dpgm.images.fitting import ImageFitSettings, fit_images
-from dpgm.images.measurement import GRID, ClassSizes, ImageMeasurements, MeanEmbedding
+from dpgm.images.measurement import EMBEDDING_GRID, ClassSizes, ImageMeasurements, MeanEmbedding
 from dpgm.images.model import ImageArchitecture, draw_levels
 from dpgm.mechanisms.query import View
 from dpgm.statistics.fourier_features import FourierFeatures
@@ -122,11 +122,11 @@ def test_inspect_points_out_images_without_a_bright_pixel(tmp_path) -> None:
     values = np.random.default_rng(2).integers(0, 17, (20, 8, 8)).astype(np.uint8)
     np.save(tmp_path / "digits.npy", values)
     dark = Domain((Image("scan", 8, 8, 5),))
-    (line,) = inspect_file(tmp_path / "digits.npy", domain=dark).darkness
+    (line,) = inspect_file(tmp_path / "digits.npy", domain=dark).dim_images
     assert "no pixel is brighter than level 0 of 0 to 4, where 255" in line
     assert "`white: 16`" in line
     assert line in inspect_file(tmp_path / "digits.npy", domain=dark).lines()
-    assert inspect_file(tmp_path / "digits.npy", domain=SCAN).darkness == ()
+    assert inspect_file(tmp_path / "digits.npy", domain=SCAN).dim_images == ()
     with pytest.raises(InputError, match="255") as refused:
         inspect_file(tmp_path / "digits.npy")
     assert "white: 16" in str(refused.value)
@@ -165,7 +165,7 @@ def test_a_fitted_generator_draws_the_grey_values_that_were_measured() -> None:
         design,
         ClassSizes(layout).query().compute(view).double(),
         1.0,
-        MeanEmbedding(layout, design).query().compute(view).double() * GRID,
+        MeanEmbedding(layout, design).query().compute(view).double() * EMBEDDING_GRID,
     )
     generator = torch.Generator().manual_seed(0)
     fitted = fit_images(

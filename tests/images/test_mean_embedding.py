@@ -8,7 +8,7 @@ from dpgm.data.domain import Categorical, Domain, Image, ItemSet
 from dpgm.data.records import Records, level_bits
 from dpgm.errors import UsageError
 from dpgm.images.features import EmbeddingDesign, FeatureSet, ImageFeatures, ImageLayout
-from dpgm.images.measurement import GRID, ClassSizes, MeanEmbedding
+from dpgm.images.measurement import EMBEDDING_GRID, ClassSizes, MeanEmbedding
 from dpgm.mechanisms.query import View
 
 LABEL = Categorical("label", ("a", "b", "c"))
@@ -43,7 +43,7 @@ def test_every_record_has_a_vector_of_norm_one_and_never_longer_on_the_grid(
         for row in range(len(records)):
             units = query.compute(View(records.rows(row, row + 1)))
             assert units.dtype == torch.int64
-            norm = float((units.double() * GRID).norm())
+            norm = float((units.double() * EMBEDDING_GRID).norm())
             assert 1 - 1e-4 < norm <= 1.0
 
 
@@ -67,7 +67,7 @@ def test_a_record_without_label_or_with_two_counts_at_most_once() -> None:
     layout = ImageLayout.of(DOMAIN)
     odd = Records.from_lists([[3, 4], [0, 2, 5], []], DOMAIN)
     assert ClassSizes(layout).query().compute(View(odd)).tolist() == [1, 0, 0]
-    sums = MeanEmbedding(layout, DESIGN).query().compute(View(odd)).double() * GRID
+    sums = MeanEmbedding(layout, DESIGN).query().compute(View(odd)).double() * EMBEDDING_GRID
     assert (sums.norm(dim=1) > 0.9).tolist() == [True, False, False]
     assert float(sums.norm()) <= 1.0
 

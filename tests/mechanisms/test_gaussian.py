@@ -177,7 +177,7 @@ def test_the_ranks_share_a_vector_in_consecutive_parts_of_about_the_same_size():
 @pytest.mark.parametrize("apart", [False, True])
 def test_several_ranks_together_add_the_noise_of_one(apart, monkeypatch):
     """Each of three ranks adds noise to its own part alone; put together it is the noise of one process."""
-    width = 3 * gaussian.CHUNK + 11
+    width = 3 * gaussian.NORMALS_AT_ONCE + 11
     whole = torch.zeros(2, width + (5 if apart else 0))
     question = query((2, width))
     alone = add_noise(whole.clone()[:, :width], question, 2.0, SeededRandomness(4)).clone()

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from dpgm.mechanisms import normals as normals_module
-from dpgm.mechanisms.normals import CHUNK, add_normals
+from dpgm.mechanisms.normals import NORMALS_AT_ONCE, add_normals
 from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
 
 FINE = 2.0**-40
@@ -56,7 +56,7 @@ def test_tails_are_right_on_both_sides(method):
 
 
 def test_every_size_is_filled(method):
-    for count in (0, 1, 2, 3, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 7):
+    for count in (0, 1, 2, 3, NORMALS_AT_ONCE - 1, NORMALS_AT_ONCE, NORMALS_AT_ONCE + 1, 3 * NORMALS_AT_ONCE + 7):
         for dtype in (np.float32, np.float64):
             assert np.all(normals(count, dtype=dtype) != 0)
 
@@ -144,8 +144,8 @@ def test_sums_too_large_for_their_numbers_are_not_finite(method):
 
 def test_numbers_of_a_pair_are_independent(method):
     values = normals(1_000_000, seed=2)
-    half = CHUNK // 2
-    chunks = values[: len(values) // CHUNK * CHUNK].reshape(-1, 2, half)
+    half = NORMALS_AT_ONCE // 2
+    chunks = values[: len(values) // NORMALS_AT_ONCE * NORMALS_AT_ONCE].reshape(-1, 2, half)
     first, second = chunks[:, 0].ravel(), chunks[:, 1].ravel()
     for power in (1, 2, 3):
         correlation = np.corrcoef(first**power, second**power)[0, 1]

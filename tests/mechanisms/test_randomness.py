@@ -92,7 +92,7 @@ def test_aes_words_are_the_key_stream_of_counter_mode():
 def test_aes_words_never_repeat_when_a_nonce_is_used_up(monkeypatch):
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-    monkeypatch.setattr(randomness, "LONGEST", 100)
+    monkeypatch.setattr(randomness, "STREAM_BYTES", 100)
     key, out = bytes(range(64)), np.empty((7, 5), dtype=np.uint64)
     generator = AesWords(key)
     for part in out:

@@ -15,9 +15,9 @@ from dpgm.errors import UsageError
 from dpgm.mechanisms import rounded_gaussian as module
 from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
 from dpgm.mechanisms.rounded_gaussian import (
-    AHEAD,
-    KINDS,
-    MARGIN,
+    QUANTILE_MARGIN,
+    STDS_KEPT,
+    VALUES_AHEAD,
     few_rounded_gaussians,
     rounded_gaussian,
     settle_exactly,
@@ -54,7 +54,7 @@ def test_the_slow_way_has_the_same_law(std):
 @pytest.mark.parametrize("std", [1e-3, 0.3, 1.0, 5.0, 1234.5, 1e6, 2.0**36])
 def test_both_ways_agree_on_the_same_bits(std):
     words = SeededRandomness(3).words(400)
-    values, unsettled = settle_in_doubles(words, std, MARGIN)
+    values, unsettled = settle_in_doubles(words, std, QUANTILE_MARGIN)
     assert unsettled.mean() < 0.2
     for word, value in zip(words[~unsettled], values[~unsettled], strict=True):
         assert settle_exactly(int(word), std, refuse_more) == value
@@ -87,7 +87,7 @@ def boundary_word(edge, std):
 @pytest.mark.parametrize(("edge", "std"), [(0.5, 1.0), (1.5, 0.7), (7.5, 3.0), (0.5, 1e5), (123456.5, 1e5)])
 def test_a_word_on_a_boundary_is_settled_by_further_bits(edge, std):
     word = boundary_word(edge, std)
-    assert settle_in_doubles(np.array([word], dtype=np.uint64), std, MARGIN)[1].all()
+    assert settle_in_doubles(np.array([word], dtype=np.uint64), std, QUANTILE_MARGIN)[1].all()
     below, above = math.floor(edge), math.ceil(edge)
     # A larger tail probability is a smaller value.
     assert settle_exactly(word, std, lambda: 2**64 - 1) == below
@@ -143,7 +143,7 @@ def test_doubles_are_a_hundred_times_better_than_the_margin():
             true = (mpmath.mpf(word) + 0.5) / mpmath.mpf(2) ** 64
             error = (mpmath.erfc(mpmath.mpf(x) / mpmath.sqrt(2)) / 2 - true) / mpmath.npdf(x)
             worst = max(worst, float(abs(error)) / (1 + x))
-    assert worst < MARGIN / 100
+    assert worst < QUANTILE_MARGIN / 100
 
 
 def test_values_drawn_ahead_have_the_law_and_are_given_once():
@@ -161,9 +161,9 @@ def test_values_of_two_deviations_and_of_two_sources_are_not_mixed():
         assert abs(few_rounded_gaussians(20, 0.01, first)).max() == 0
         assert abs(few_rounded_gaussians(20, 1000.0, first)).max() > 0
         assert abs(few_rounded_gaussians(20, 0.01, second)).max() == 0
-    for std in range(1, 2 * KINDS):  # more deviations than are remembered
+    for std in range(1, 2 * STDS_KEPT):  # more deviations than are remembered
         assert few_rounded_gaussians(20, float(std), first).shape == (20,)
-    assert few_rounded_gaussians(AHEAD, 5.0, first).shape == (AHEAD,)
+    assert few_rounded_gaussians(VALUES_AHEAD, 5.0, first).shape == (VALUES_AHEAD,)
 
 
 def test_a_forked_child_does_not_repeat_values_drawn_ahead(monkeypatch):

@@ -9,7 +9,7 @@ from scipy import stats
 from dpgm.errors import UsageError
 from dpgm.mechanisms import sampling
 from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
-from dpgm.mechanisms.sampling import BLOCK, Coins, poisson_sample
+from dpgm.mechanisms.sampling import ROWS_PER_STREAM, Coins, poisson_sample
 from dpgm.testing import assert_sampler_law
 
 
@@ -44,14 +44,18 @@ def test_the_first_row_of_a_gap_decides_like_a_coin_of_64_bits():
         limit = int(rate * 2**64)
         words = np.array([0, limit - limit // 10**11, limit + limit // 10**11], dtype=np.uint64)
         assert (sampling._gaps(words, rate) == 0).tolist() == [True, True, False]
-    assert sampling._gaps(np.array([2**64 - 1], dtype=np.uint64), 1e-9) == BLOCK
+    assert sampling._gaps(np.array([2**64 - 1], dtype=np.uint64), 1e-9) == ROWS_PER_STREAM
 
 
 @pytest.mark.parametrize("rate", [1e-4, 0.01, 0.7])
 def test_the_sample_does_not_depend_on_the_ranks(rate):
-    rows = 3 * BLOCK + 1234
+    rows = 3 * ROWS_PER_STREAM + 1234
     whole = draw(rows, rate)(5)
-    for cuts in ([0, rows], [0, 1, BLOCK, rows], [0, 50_000, 50_000, 100_000, 2 * BLOCK + 1, rows]):
+    for cuts in (
+        [0, rows],
+        [0, 1, ROWS_PER_STREAM, rows],
+        [0, 50_000, 50_000, 100_000, 2 * ROWS_PER_STREAM + 1, rows],
+    ):
         parts = [
             poisson_sample(stop - first, rate, step=5, randomness=SeededRandomness(0), first_row=first) + first
             for first, stop in pairwise(cuts)
@@ -60,7 +64,7 @@ def test_the_sample_does_not_depend_on_the_ranks(rate):
 
 
 def test_a_later_round_continues_where_the_first_stopped(monkeypatch):
-    rows, rate = 3 * BLOCK, 0.01
+    rows, rate = 3 * ROWS_PER_STREAM, 0.01
     whole = draw(rows, rate)(1)
     # Pretend that six deviations are none: most blocks then need further rounds.
     monkeypatch.setattr(sampling.math, "sqrt", lambda _: -1.0)
@@ -88,8 +92,8 @@ def test_rates_outside_the_unit_interval_are_refused(rate):
     ("rows", "rate", "first"),
     [
         (5000, 0.02, 0),
-        (3 * BLOCK + 7, 1e-3, 0),
-        (1000, 0.3, BLOCK - 500),
+        (3 * ROWS_PER_STREAM + 7, 1e-3, 0),
+        (1000, 0.3, ROWS_PER_STREAM - 500),
         (0, 0.5, 0),
         (50, 1.0, 0),
         (70_000, 0.9, 3),
@@ -104,7 +108,7 @@ def test_coins_drawn_ahead_are_the_coins_of_the_step(rows, rate, first):
 
 
 def test_a_later_round_of_many_steps_keeps_them_apart(monkeypatch):
-    rows, rate = 2 * BLOCK, 64 / BLOCK
+    rows, rate = 2 * ROWS_PER_STREAM, 64 / ROWS_PER_STREAM
     alone = [draw(rows, rate)(step) for step in range(5)]
     monkeypatch.setattr(sampling.math, "sqrt", lambda _: -1.0)
     coins = Coins(rows, SeededRandomness(0))

@@ -10,7 +10,7 @@ from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
-from dpgm.products.rules import RULES
+from dpgm.products.rules import PRODUCT_RULES
 from dpgm.products.strategy import measure
 from dpgm.strategy.protocol import RunContext
 from dpgm.strategy.settings import Config
@@ -58,7 +58,7 @@ def with_three_steps(plan):
 
 
 def test_generated_records_reproduce_pairs_if_these_were_measured_and_only_then():
-    plan = tiny_plan("vae", WIDE, RECORDS, clusters=1, sampling_rate=0.05, products=RULES)
+    plan = tiny_plan("vae", WIDE, RECORDS, clusters=1, sampling_rate=0.05, products=PRODUCT_RULES)
     assert plan.pays_for("pair counts")
     generator = fit(plan)
     drawn = generator.sample(RECORDS, generator=torch.Generator().manual_seed(1))
@@ -78,7 +78,7 @@ def test_generated_records_reproduce_pairs_if_these_were_measured_and_only_then(
 def test_networks_are_refined_to_centred_pairs_too():
     dense = Records.from_dense(np.random.default_rng(0).random((RECORDS, 26)) < 0.9, WIDE)
     plan = tiny_plan("vae", WIDE, RECORDS, clusters=1, sampling_rate=0.05)
-    measured = measure(Gateway(dense, randomness=SeededRandomness(0)), WIDE, RECORDS, plan.noises, RULES)
+    measured = measure(Gateway(dense, randomness=SeededRandomness(0)), WIDE, RECORDS, plan.noises, PRODUCT_RULES)
     assert measured.centred is not None
     assert not measured.tuples
     assert "points" in fit(plan, dense).state()

@@ -8,13 +8,13 @@ import torch
 
 from dpgm.data.domain import Categorical, Domain, Image, ItemSet
 from dpgm.data.records import Records
-from dpgm.images.rules import RULES as IMAGE_RULES
+from dpgm.images.rules import IMAGE_RULES as IMAGE_RULES
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.networks.mixture import Mixture
 from dpgm.networks.model import Views
 from dpgm.networks.refinement import pretrain
-from dpgm.networks.rules import RULES
+from dpgm.networks.rules import NETWORK_RULES
 from dpgm.networks.vae import VAE
 from dpgm.strategy.protocol import RunContext
 from dpgm.strategy.settings import Config
@@ -49,7 +49,7 @@ def test_every_network_learns_the_samples_of_its_own_cluster():
     domain = Domain.of_items(8)
     samples = Records.from_dense(rows, domain)
     model = VAE(domain, (8,), 2)
-    rules = dataclasses.replace(RULES, pretraining_passes=60, pretraining_batch=60)
+    rules = dataclasses.replace(NETWORK_RULES, pretraining_passes=60, pretraining_batch=60)
     generator = torch.Generator().manual_seed(0)
     start = model.initial(3, generator=generator)
     trained = pretrain(model, start, samples, clusters, rules, generator=generator)
@@ -93,7 +93,9 @@ def test_networks_of_images_reproduce_the_statistics_of_their_label(levels):
         BY_LABEL["images"],
         rules=dataclasses.replace(IMAGE_RULES, fit=dataclasses.replace(IMAGE_RULES.fit, steps=200)),
     )
-    plan = tiny_plan("vae", domain, 1000, clusters=2, hidden=(20,), sampling_rate=0.3, images=images, rules=RULES)
+    plan = tiny_plan(
+        "vae", domain, 1000, clusters=2, hidden=(20,), sampling_rate=0.3, images=images, rules=NETWORK_RULES
+    )
     gateway = Gateway(records, randomness=SeededRandomness(0), allowance=plan.mechanisms)
     mixture = fit_generator(gateway, plan, domain, draws=torch.Generator().manual_seed(0), context=RunContext())
     gateway.assert_complete()

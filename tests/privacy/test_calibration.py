@@ -71,7 +71,7 @@ def test_shares_are_shares_of_the_squared_signal():
 def test_calibrating_then_costing_returns_the_target(epsilon, delta, rate, steps, share):
     mechanisms = calibrate(epsilon, delta, [Spend("counts", share, 4)], Training(rate, steps), cache=False)
     reached = cost(mechanisms, delta, check=False, cache=False).epsilon
-    floor = mechanisms[-1].noise <= calibration.SMALLEST_NOISE * 1.1
+    floor = mechanisms[-1].noise <= calibration.SMALLEST_PLANNED_NOISE * 1.1
     assert reached <= epsilon
     assert reached >= epsilon * 0.995 or floor
 
@@ -102,7 +102,7 @@ def test_noise_that_no_longer_matters_stops_at_a_floor():
     # A record is in the only sample with probability 1e-9, less than delta: no noise is needed at all.
     mechanisms = calibrate(1.0, 1e-6, [], Training(1e-9, 1))
     assert cost(mechanisms, 1e-6).epsilon <= 1.0
-    assert merged_noise(m.noise for m in mechanisms) == pytest.approx(calibration.SMALLEST_NOISE, rel=1e-3)
+    assert merged_noise(m.noise for m in mechanisms) == pytest.approx(calibration.SMALLEST_PLANNED_NOISE, rel=1e-3)
 
 
 def test_an_answer_is_remembered(monkeypatch):

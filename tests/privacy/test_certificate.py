@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from dpgm.errors import ArtefactError
+from dpgm.errors import ArtefactError, UsageError
 from dpgm.privacy import certificate as certificates
 from dpgm.privacy.accountant import ACCOUNTANT, cost
-from dpgm.privacy.certificate import Certificate, LedgerMark, read_certificate
+from dpgm.privacy.certificate import About, Certificate, LedgerMark, read_certificate
 from dpgm.privacy.events import Adjacency, Mechanism
+from dpgm.privacy.odds import odds
 from dpgm.privacy.untrusted_files import ReleaseFolder
 from dpgm.synthesis.verification import Verification, accounting_checks, file_checks, promise_checks
 
@@ -48,7 +49,9 @@ def certificate(epsilon, replaced):
         warnings=("a warning",),
         statements=("the items are public knowledge",),
         epsilon_replace_one=replaced,
-        ledger=LedgerMark("0123456789abcdef" * 2, 3, "fedcba98" * 8),
+        odds=odds(MECHANISMS, 1e-6),
+        about=About("Visits", "The office", "Visitors of 2025", "2026-01-31"),
+        ledger=LedgerMark("0123456789abcdef" * 2, 3, "fedcba98" * 8, 3.0, 1e-6, 2, 0.7, 1.4),
     )
 
 
@@ -91,7 +94,9 @@ def failed(folder):
 
 def test_a_certificate_survives_being_written_and_read(certificate):
     assert Certificate.from_json(certificate.to_json()) == certificate
-    bare = replace(certificate, ledger=None, epsilon_replace_one=None, warnings=(), statements=())
+    bare = replace(
+        certificate, ledger=None, epsilon_replace_one=None, odds=None, about=About(), warnings=(), statements=()
+    )
     assert Certificate.from_json(bare.to_json()) == bare
 
 
@@ -122,7 +127,7 @@ def test_a_mechanism_missing_from_both_lists_is_found(release):
             document[key] = [entry for entry in document[key] if entry["name"] != "gradients"]
 
     edit(release, drop)
-    assert failed(release) == ["mechanisms complete", "epsilon if a record is replaced"]
+    assert failed(release) == ["mechanisms complete", "epsilon if a record is replaced", "odds"]
 
 
 def test_a_mechanism_that_was_not_planned_is_found(release):
@@ -151,6 +156,24 @@ def test_an_epsilon_lower_than_its_mechanisms_cost_is_found(release, factor, eps
 def test_a_false_or_missing_figure_for_replaced_records_is_found(release, value):
     edit(release, lambda document: document.update(epsilon_replace_one=value))
     assert failed(release) == ["epsilon if a record is replaced"]
+
+
+@pytest.mark.parametrize("change", [{"accused": -1.0}, {"guesses": -0.3}, {"accused": 0.5}])
+def test_odds_that_are_not_those_of_the_mechanisms_are_found(release, change):
+    def shift(document):
+        document["odds"] = {name: figure + change.get(name, 0.0) for name, figure in document["odds"].items()}
+
+    edit(release, shift)
+    assert failed(release) == ["odds"]
+    edit(release, lambda document: document.update(odds=None))
+    assert failed(release) == ["odds"]
+
+
+def test_what_a_curator_says_is_one_line_and_a_day():
+    with pytest.raises(UsageError, match="`title`"):
+        About(title="two\nlines")
+    with pytest.raises(UsageError, match="`date`"):
+        About(date="tomorrow")
 
 
 def test_the_rules_of_a_fit_hold_for_a_certificate(release):
@@ -210,11 +233,6 @@ def test_a_pickle_named_in_the_certificate_is_refused(release, certificate):
     assert failed(release) == ["listed files", "folder listing"]
 
 
-def test_a_signature_may_lie_beside_the_certificate(release):
-    (release / "certificate.sig").write_bytes(bytes(64))
-    assert failed(release) == []
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -247,6 +265,22 @@ def test_a_signature_may_lie_beside_the_certificate(release):
         (lambda d: d.update(mechanisms=[1]), "mechanisms"),
         (lambda d: d.update(ledger=[]), "ledger"),
         (lambda d: d.update(ledger={"population": "a"}), "lacks"),
+        (lambda d: d["ledger"].pop("spent"), "lacks 'spent'"),
+        (lambda d: d["ledger"].update(epsilon_cap=0), "totals"),
+        (lambda d: d["ledger"].update(delta=1), "totals"),
+        (lambda d: d["ledger"].update(spent=-1), "totals"),
+        (lambda d: d["ledger"].update(fits=0), "totals"),
+        (lambda d: d["ledger"].update(epsilon_if_fixed="1"), "epsilon_if_fixed"),
+        (lambda d: d.update(odds=[]), "odds"),
+        (lambda d: d["odds"].update(accused=101), "between 0 and 100"),
+        (lambda d: d["odds"].update(guesses=-1), "between 0 and 100"),
+        (lambda d: d["odds"].update(other=1), "unknown key"),
+        (lambda d: d.update(about=None), "about"),
+        (lambda d: d["about"].update(title="x" * 161), "at most 160"),
+        (lambda d: d["about"].update(owner="a\u202eb"), "one line"),
+        (lambda d: d["about"].update(population=1), "one line"),
+        (lambda d: d["about"].update(date="31.1.2026"), "such as 2026-01-31"),
+        (lambda d: d["about"].update(date="20260131"), "such as 2026-01-31"),
         (lambda d: d["ledger"].update(population="ann, 34"), "32 hexadecimal"),
         (lambda d: d["ledger"].update(population="A" * 32), "32 hexadecimal"),
         (lambda d: d["ledger"].update(population="0" * 31 + "\n"), "one line"),
@@ -322,7 +356,7 @@ def test_a_folder_that_is_none_is_refused(tmp_path):
 
 
 def test_json_beyond_its_limit_is_refused_before_it_is_read():
-    from dpgm.privacy.certificate import strict_json
+    from dpgm.privacy.strict_json import strict_json
 
     assert strict_json("[1, 2]", "the plan", at_most=6) == [1, 2]
     with pytest.raises(ArtefactError, match="the plan is larger than 5 bytes"):

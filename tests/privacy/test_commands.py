@@ -186,7 +186,10 @@ def test_a_ledger_is_made_shown_checked_and_voided(dpgm, tmp_path):
 
 def test_ledger_check_compares_releases(dpgm, release, tmp_path):
     assert dpgm("ledger", "check", tmp_path / "ledger", release)[0] == 0
-    edit(release, ledger={"population": "0" * 32, "sequence": 1, "head": "0" * 64})
+    ledger = json.loads((release / "certificate.json").read_text())["ledger"]
+    edit(release, ledger=ledger | {"spent": 0.1})
+    assert "other totals" in dpgm("ledger", "check", tmp_path / "ledger", release)[2]
+    edit(release, ledger=ledger | {"population": "0" * 32, "sequence": 1, "head": "0" * 64})
     code, _, err = dpgm("ledger", "check", tmp_path / "ledger", release)
     assert code == 1
     assert "another population" in err

@@ -266,7 +266,7 @@ def test_a_ledger_that_was_rolled_back_shows_against_a_release(ledger):
     tamper(ledger, "DELETE FROM ledger WHERE sequence = 2")
     assert ledger.check() == ()  # the chain alone cannot tell
     assert "gone or differs" in ledger.check([mark])[0]
-    assert "another population" in ledger.check([LedgerMark("other", 1, "x")])[0]
+    assert "another population" in ledger.check([LedgerMark("other", 1, "x", 1.0, 1e-6, 1, 0.1, 0.1)])[0]
 
 
 HUGE = 10**400

@@ -1,4 +1,4 @@
-"""Keys and signatures: made once, kept private, and worth nothing when anything is changed."""
+"""Keys: made once, and kept private."""
 
 import os
 
@@ -9,8 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from dpgm.cli.app import load_commands, run
 from dpgm.errors import DiskError, UsageError
 from dpgm.privacy import signatures
-from dpgm.privacy.signatures import create_keys, fingerprint, read_private_key, read_public_key, why_not_signed
-from dpgm.privacy.untrusted_files import ReleaseFolder
+from dpgm.privacy.signatures import create_keys, key_fingerprint, read_private_key, read_public_key
 
 load_commands()
 
@@ -20,21 +19,12 @@ def keys(tmp_path):
     return create_keys(tmp_path / "office")
 
 
-@pytest.fixture
-def signed(tmp_path, keys):
-    folder = tmp_path / "release"
-    folder.mkdir()
-    (folder / "certificate.json").write_bytes(b"{}")
-    (folder / "certificate.sig").write_bytes(read_private_key(keys[0]).sign(b"{}"))
-    return folder
-
-
 def test_keys_are_made_once_and_the_private_one_is_private(tmp_path, keys):
     private, public = keys
     assert (private.name, public.name) == ("office.key", "office.pub")
     assert private.stat().st_mode & 0o777 == 0o600
     assert read_private_key(private).public_key() == read_public_key(public)
-    assert len(fingerprint(read_public_key(public))) == 16
+    assert len(key_fingerprint(read_public_key(public))) == 16
     with pytest.raises(UsageError, match="never replaced"):
         create_keys(tmp_path / "office")
     private.unlink()
@@ -111,25 +101,3 @@ def test_a_wrong_file_is_told_before_anything_about_its_rights(tmp_path, keys):
 
 def test_a_pair_may_be_named_by_its_private_key(tmp_path):
     assert [path.name for path in create_keys(tmp_path / "shop.key")] == ["shop.key", "shop.pub"]
-
-
-def test_a_signature_is_of_one_key_and_one_text(tmp_path, keys, signed):
-    key = read_public_key(keys[1])
-    assert why_not_signed(ReleaseFolder(signed), key) is None
-    assert why_not_signed(ReleaseFolder(signed), read_public_key(create_keys(tmp_path / "b")[1]))
-    (signed / "certificate.json").write_bytes(b"{ }")
-    assert "not one of this key" in why_not_signed(ReleaseFolder(signed), key)
-
-
-@pytest.mark.parametrize("content", [b"", b"\0" * 63, b"\0" * 64, b"\0" * 65, b"\0" * 10_000])
-def test_other_bytes_are_no_signature(signed, keys, content):
-    (signed / "certificate.sig").write_bytes(content)
-    assert why_not_signed(ReleaseFolder(signed), read_public_key(keys[1]))
-
-
-def test_no_signature_and_a_link_are_told_apart(signed, keys, tmp_path):
-    key = read_public_key(keys[1])
-    (signed / "certificate.sig").rename(tmp_path / "sig")
-    assert "is not signed" in why_not_signed(ReleaseFolder(signed), key)
-    (signed / "certificate.sig").symlink_to(tmp_path / "sig")
-    assert "cannot be read" in why_not_signed(ReleaseFolder(signed), key)

@@ -16,7 +16,7 @@ from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.privacy.calibration import calibrate
 from dpgm.products.enumerated import fit_enumerated, is_enumerated, measure_enumerated
 from dpgm.products.planning import component_count, measurement_spends
-from dpgm.products.rules import RULES, ProductSettings
+from dpgm.products.rules import PRODUCT_RULES, ProductSettings
 from dpgm.products.strategy import PRODUCTS, fit_products, measure
 from dpgm.products.targets import moment_targets
 from dpgm.statistics.centred_pairs import CentredPairs
@@ -24,14 +24,13 @@ from dpgm.statistics.enumerated_sets import EnumeratedSets
 from dpgm.statistics.item_counts import item_profile
 from dpgm.statistics.item_tuples import ItemTuples
 from dpgm.statistics.record_lengths import (
-    Known,
     LengthGroups,
     PopularLengths,
+    ReleasedFacts,
 )
 from dpgm.statistics.scaled_items import ScaledItems
+from dpgm.strategy.memory_rules import MEMORY_RULES, Sizes
 from dpgm.strategy.protocol import FitPlan, PublicFacts
-from dpgm.strategy.rules import RULES as COSTS
-from dpgm.strategy.rules import Sizes
 from dpgm.strategy.settings import Settings
 from dpgm.testing import assert_bounded, assert_playback_invariant
 
@@ -39,7 +38,9 @@ MIXED = Domain((ItemSet("items", tuple(range(6))), Categorical("colour", ("red",
 TABLE = Domain((Categorical("a", (0, 1, 2)), Categorical("b", (0, 1))))
 
 
-BRIEF = dataclasses.replace(RULES, fit=dataclasses.replace(RULES.fit, steps=20, steps_narrow=20, steps_table=20))
+BRIEF = dataclasses.replace(
+    PRODUCT_RULES, fit=dataclasses.replace(PRODUCT_RULES.fit, steps=20, steps_narrow=20, steps_table=20)
+)
 
 
 def random_records(domain, count, seed=0, chance=0.3):
@@ -54,17 +55,17 @@ def random_records(domain, count, seed=0, chance=0.3):
 
 def fit(gateway, domain, count, noises):
     """What a plan of products does: the releases after the first stage of item counts, and the generator."""
-    if is_enumerated(domain, RULES.enumerated):
-        measured = measure_enumerated(gateway, domain, count, noises, RULES)
-        return measured.sums, fit_enumerated(measured, RULES)
-    measured = measure(gateway, domain, count, noises, RULES)
+    if is_enumerated(domain, PRODUCT_RULES.enumerated):
+        measured = measure_enumerated(gateway, domain, count, noises, PRODUCT_RULES)
+        return measured.sums, fit_enumerated(measured, PRODUCT_RULES)
+    measured = measure(gateway, domain, count, noises, PRODUCT_RULES)
     scaled = None if measured.scaled is None else measured.scaled.released
     released = [one for one in (*measured.tuples, measured.centred, scaled, measured.popular) if one is not None]
     return released, fit_products(measured, BRIEF, generator=torch.Generator().manual_seed(0))
 
 
 def noises_for(domain, records, epsilon):
-    spends = measurement_spends(PublicFacts(domain, records, epsilon, 1 / (10 * records)), RULES)
+    spends = measurement_spends(PublicFacts(domain, records, epsilon, 1 / (10 * records)), PRODUCT_RULES)
     return {m.name: m.noise for m in calibrate(epsilon, 1 / (10 * records), spends)}
 
 
@@ -99,7 +100,7 @@ def test_every_domain_size_and_budget_gives_a_generator(domain, count, chance, e
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 100.0])
 @pytest.mark.parametrize("records", [1, 30_000, 4_400_000])
 def test_shares_sum_to_one(domain, epsilon, records):
-    spends = measurement_spends(PublicFacts(domain, records, epsilon, 1 / (10 * records)), RULES)
+    spends = measurement_spends(PublicFacts(domain, records, epsilon, 1 / (10 * records)), PRODUCT_RULES)
     assert sum(spend.share for spend in spends) == pytest.approx(1)
     assert all(spend.share > 0 for spend in spends)
 
@@ -109,7 +110,9 @@ def test_more_budget_never_measures_less():
         names = [
             {
                 spend.name
-                for spend in measurement_spends(PublicFacts(Domain.of_items(width), 50_000, epsilon, 1e-6), RULES)
+                for spend in measurement_spends(
+                    PublicFacts(Domain.of_items(width), 50_000, epsilon, 1e-6), PRODUCT_RULES
+                )
             }
             for epsilon in (0.1, 0.3, 1.0, 3.0, 10.0)
         ]
@@ -217,7 +220,7 @@ def test_popular_items_are_nested_groups_as_far_as_there_are_items(name, sizes):
     case = CASES[name]
     records = case.records(case.count)
     gateway = Gateway(records, randomness=SeededRandomness(0))
-    groups = measure(gateway, records.domain, case.count, case.noises, RULES).popular.statistic.groups
+    groups = measure(gateway, records.domain, case.count, case.noises, PRODUCT_RULES).popular.statistic.groups
     assert [len(group) for group in groups] == sizes
     assert set(groups[0]) <= set(groups[-1])
 
@@ -232,7 +235,9 @@ def test_a_pilot_and_scaled_counts_find_rare_items_better_than_one_release_of_th
     one = {"record lengths": two["record lengths"], "item counts": combined}
     for seed in range(3):
         for name, noises in (("two", two), ("one", one)):
-            measured = measure(Gateway(records, randomness=SeededRandomness(seed)), domain, count, noises, RULES)
+            measured = measure(
+                Gateway(records, randomness=SeededRandomness(seed)), domain, count, noises, PRODUCT_RULES
+            )
             errors[name] += np.abs(measured.profile * count - counts)[30:].sum()
     assert errors["two"] < 0.85 * errors["one"]
 
@@ -243,7 +248,7 @@ def test_popular_lengths_tell_the_fit_how_many_popular_items_records_hold():
     dense = rng.random((count, 120)) < np.repeat([0.08, 0.01], [30, 90])
     noises = noises_for(domain, count, 1)
     gateway = Gateway(Records.from_dense(dense, domain), randomness=SeededRandomness(0))
-    measured = measure(gateway, domain, count, noises, RULES)
+    measured = measure(gateway, domain, count, noises, PRODUCT_RULES)
     assert sorted(measured.popular.statistic.groups[0]) == list(range(30))
     targets = moment_targets(measured, BRIEF, generator=torch.Generator().manual_seed(0))
     first, second = (target for target in targets.moments if isinstance(target.statistic, LengthGroups))
@@ -257,7 +262,7 @@ def test_popular_lengths_tell_the_fit_how_many_popular_items_records_hold():
 @pytest.mark.parametrize(("chance", "fitted"), [(0.1, True), (0.9, False)])
 def test_triples_of_crowded_records_stay_out_of_the_fit(chance, fitted):
     gateway = Gateway(random_records(ITEMS, 600, chance=chance), randomness=SeededRandomness(0))
-    measured = measure(gateway, ITEMS, 600, NOISES | {"scaled item counts": 0.5}, RULES)
+    measured = measure(gateway, ITEMS, 600, NOISES | {"scaled item counts": 0.5}, PRODUCT_RULES)
     assert 3 in [released.statistic.order for released in measured.tuples]
     targets = moment_targets(measured, BRIEF, generator=torch.Generator().manual_seed(0))
     assert (3 in [getattr(target.statistic, "order", None) for target in targets.moments]) == fitted
@@ -266,12 +271,12 @@ def test_triples_of_crowded_records_stay_out_of_the_fit(chance, fitted):
 def test_pairs_are_centred_where_records_are_dense_and_counted_where_they_are_short():
     short = random_records(Domain.of_items(200), 5_000, chance=0.02)
     noises = noises_for(short.domain, 5_000, 3)
-    measured = measure(Gateway(short, randomness=SeededRandomness(0)), short.domain, 5_000, noises, RULES)
+    measured = measure(Gateway(short, randomness=SeededRandomness(0)), short.domain, 5_000, noises, PRODUCT_RULES)
     assert measured.centred is None
     assert measured.tuples[0].statistic.order == 2
     dense = dense_records(5_000)
     measured = measure(
-        Gateway(dense, randomness=SeededRandomness(0)), DENSE, 5_000, noises_for(DENSE, 5_000, 3), RULES
+        Gateway(dense, randomness=SeededRandomness(0)), DENSE, 5_000, noises_for(DENSE, 5_000, 3), PRODUCT_RULES
     )
     assert measured.centred is not None
     assert 2 not in [released.statistic.order for released in measured.tuples]
@@ -298,17 +303,17 @@ def test_wide_tables_stay_within_the_limits_of_a_fit(widths):
     """Why a fit of 40 columns of 20 values, or of one of 5,000, takes minutes and below 1 GB (docs/performance.md).
 
     The numbers that are matched are bounded whatever the number of pairs of cells is, and so are the components; the
-    estimate that is checked before anything is charged is below 4 GB, and above what the parameters alone take.
+    memory that is checked before anything is charged is below 4 GB, and above what the parameters alone take.
     """
     domain, count = columns_of(*widths), 300
     plan = FitPlan(1.0, 1.0, 1e-8, 4_000_000, domain.width, Settings("products", family=ProductSettings()), ())
-    components = component_count(domain.width, plan.records, RULES.fit)
+    components = component_count(domain.width, plan.records, PRODUCT_RULES.fit)
     assert components <= 600
-    needed = PRODUCTS.work(plan, Sizes.of(plan.records, domain), domain, COSTS).memory
+    needed = PRODUCTS.memory(plan, Sizes.of(plan.records, domain), domain, MEMORY_RULES)
     assert 4 * 4 * components * domain.width < needed < 2 * 2**30
     noises = noises_for(domain, count, 1.0)
     measured = measure(
-        Gateway(random_records(domain, count), randomness=SeededRandomness(0)), domain, count, noises, RULES
+        Gateway(random_records(domain, count), randomness=SeededRandomness(0)), domain, count, noises, PRODUCT_RULES
     )
     draws = torch.Generator().manual_seed(0)
     targets = moment_targets(measured, BRIEF, generator=draws)
@@ -319,20 +324,12 @@ def test_wide_tables_stay_within_the_limits_of_a_fit(widths):
 
 
 def test_one_column_has_no_pairs_to_pay_for():
-    (only,) = measurement_spends(PublicFacts(columns_of(5000), 50_000, 1.0, 1e-6), RULES)
+    (only,) = measurement_spends(PublicFacts(columns_of(5000), 50_000, 1.0, 1e-6), PRODUCT_RULES)
     assert only.name == "item counts"
-    names = {spend.name for spend in measurement_spends(PublicFacts(columns_of(50, 3), 50_000, 1.0, 1e-6), RULES)}
+    names = {
+        spend.name for spend in measurement_spends(PublicFacts(columns_of(50, 3), 50_000, 1.0, 1e-6), PRODUCT_RULES)
+    }
     assert names == {"item counts", "pair counts"}
-
-
-def test_the_estimate_for_one_column_counts_the_steps_of_fits_without_entropy():
-    domain, seconds = columns_of(5000), []
-    for steps in (1, RULES.fit.steps_table):
-        rules = dataclasses.replace(RULES, fit=dataclasses.replace(RULES.fit, steps_table=steps))
-        settings = Settings("products", family=ProductSettings(rules))
-        plan = FitPlan(1.0, 1.0, 1e-8, 50_000, domain.width, settings, ())
-        seconds.append(PRODUCTS.work(plan, Sizes.of(plan.records, domain), domain, COSTS).seconds)
-    assert seconds[0] == seconds[1]  # steps of tables with pairs play no part
 
 
 def test_values_below_the_noise_are_shrunk_in_columns_of_many_values():
@@ -342,13 +339,17 @@ def test_values_below_the_noise_are_shrunk_in_columns_of_many_values():
     drawn = np.random.default_rng(1).choice(5000, count, p=shares)
     records = Records.from_flat(drawn, np.ones(count, dtype=np.int64), domain)
     measured = measure(
-        Gateway(records, randomness=SeededRandomness(0)), domain, count, noises_for(domain, count, 1.0), RULES
+        Gateway(records, randomness=SeededRandomness(0)),
+        domain,
+        count,
+        noises_for(domain, count, 1.0),
+        PRODUCT_RULES,
     )
     true = np.bincount(drawn, minlength=5000) / count
     errors = []
-    for many in (RULES.read.many_values, 10_000):
-        rules = dataclasses.replace(RULES, read=dataclasses.replace(RULES.read, many_values=many))
-        profile = item_profile(measured.items, Known.read(None, domain, count, rules))
+    for many in (PRODUCT_RULES.read.many_values, 10_000):
+        rules = dataclasses.replace(PRODUCT_RULES, read=dataclasses.replace(PRODUCT_RULES.read, many_values=many))
+        profile = item_profile(measured.items, ReleasedFacts.read(None, domain, count, rules))
         errors.append(np.abs(profile - true).sum() / 2)
     scaled = np.clip(measured.items.value.numpy(), 0, None)
     assert errors[0] < 0.75 * np.abs(scaled / scaled.sum() - true).sum() / 2

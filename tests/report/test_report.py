@@ -15,7 +15,6 @@ from dpgm.privacy.certificate import Certificate
 from dpgm.privacy.events import Mechanism
 from dpgm.report.html import contact_sheet, length_chart, png_uri, render_report, write_report
 
-CHROMIUM = Path("/usr/bin/chromium")
 ARTEFACTS = Path(__file__).parents[2] / "artefacts"
 
 
@@ -183,18 +182,6 @@ def test_tiny_data_still_gives_a_page():
     assert "</html>" in render_report(evaluate(one, one))
     empty = Records.from_lists([[], []], Domain.of_items(2))
     assert "</html>" in render_report(evaluate(empty, empty))
-
-
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if not CHROMIUM.exists():
-        pytest.skip("Debian's chromium is not installed")
-    options = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=str(CHROMIUM), args=options)
-        yield opened
-        opened.close()
 
 
 @pytest.mark.browser

@@ -9,8 +9,8 @@ from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.statistics.coded_rows import Coding
 from dpgm.statistics.column_counts import ColumnCounts, column_shares
-from dpgm.statistics.rules import RULES
-from dpgm.statistics.statistic import Measured, ask
+from dpgm.statistics.rules import STATISTIC_RULES
+from dpgm.statistics.statistic import Measured, release
 from dpgm.testing import assert_bounded, assert_playback_invariant
 
 MIXED = Domain(
@@ -35,7 +35,7 @@ def test_codes_can_be_joined():
 
 
 def run(gateway):
-    return {"noisy": ask(gateway, ColumnCounts(Coding.of(MIXED)), 2.0).value}
+    return {"noisy": release(gateway, ColumnCounts(Coding.of(MIXED)), 2.0).value}
 
 
 def test_counts_are_centred_and_bounded():
@@ -68,7 +68,7 @@ def test_shares_are_those_of_the_rows():
     rows = Records.from_lists([[0, 34]] * 50 + [[1, 33]] * 150, MIXED)
     counts = ColumnCounts(coding)
     exact = Gateway(rows, randomness=SeededRandomness(0)).release("x", counts.query(), 0.0)
-    shares = column_shares(Measured(counts, exact, 1e-9), 200, RULES.read)
+    shares = column_shares(Measured(counts, exact, 1e-9), 200, STATISTIC_RULES.read)
     assert shares[0] == pytest.approx([0.25, 0.75, 0], abs=1e-3)
     assert shares[1] == pytest.approx([0.75, 0.25], abs=1e-3)
     assert all(one.sum() == pytest.approx(1) for one in shares)

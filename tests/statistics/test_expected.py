@@ -14,7 +14,7 @@ from dpgm.statistics.clipping import clipped_scaling, moments
 from dpgm.statistics.item_counts import ItemCounts
 from dpgm.statistics.item_tuples import ItemTuples
 from dpgm.statistics.record_lengths import LengthGroups, RecordLengths
-from dpgm.statistics.rules import RULES
+from dpgm.statistics.rules import STATISTIC_RULES
 from dpgm.statistics.scaled_items import ScaledItems
 from dpgm.statistics.statistic import STEPS, unscaled
 
@@ -43,7 +43,7 @@ def test_centred_pairs_are_those_of_drawn_records(limit):
     offsets = tuple((torch.rand(33, generator=draws) * STEPS).round().int().tolist())
     pairs = CentredPairs(DOMAIN, tuple(range(33)), offsets, round(limit * STEPS**2))
     predicted = pairs.expected(
-        model.probabilities, WEIGHTS, pairs.scaling(RULES.bound)(model.probabilities)
+        model.probabilities, WEIGHTS, pairs.scaling(STATISTIC_RULES.bound)(model.probabilities)
     ).numpy()
     drawn_mean = query_mean(pairs, model, draws, 60_000)
     assert np.abs(predicted[tuple(pairs.tuples.T)] - drawn_mean).max() < 0.008
@@ -59,7 +59,7 @@ def test_scaled_items_are_those_of_drawn_records(limit, likely):
     offsets = tuple((WEIGHTS @ model.probabilities * STEPS).round().int().tolist())
     items = ScaledItems(domain, scales, offsets, round(limit * STEPS**4))
     predicted = items.expected(
-        model.probabilities, WEIGHTS, items.scaling(RULES.bound)(model.probabilities)
+        model.probabilities, WEIGHTS, items.scaling(STATISTIC_RULES.bound)(model.probabilities)
     ).numpy()
     drawn_mean = query_mean(items, model, draws, 30_000)
     assert np.abs(predicted - drawn_mean).max() < 0.004

@@ -13,8 +13,8 @@ from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.statistics.coded_rows import Coding
 from dpgm.statistics.pair_blocks import (
+    FEATURE_STEPS,
     FOURTHS,
-    STEPS,
     PairBlocks,
     PairFeatures,
     group_features,
@@ -22,7 +22,7 @@ from dpgm.statistics.pair_blocks import (
     mid_ranks,
     rank_features,
 )
-from dpgm.statistics.statistic import GRID, ask
+from dpgm.statistics.statistic import GRID, release
 from dpgm.testing import assert_bounded, assert_playback_invariant
 
 SIZES = (4, 3, 2, 3)
@@ -53,7 +53,7 @@ def vectors(blocks, codes):
     """What each row adds, by the definition."""
     found = []
     for row in codes:
-        phis = [one.phi[one.groups[code]] / STEPS for one, code in zip(blocks.features, row, strict=True)]
+        phis = [one.phi[one.groups[code]] / FEATURE_STEPS for one, code in zip(blocks.features, row, strict=True)]
         parts = [
             omega / FOURTHS * np.outer(phis[i], phis[j]).ravel()
             for omega, (i, j) in zip(blocks.emphasis, blocks.pairs, strict=True)
@@ -103,7 +103,7 @@ def test_a_row_without_a_value_adds_nothing_to_the_pairs_of_that_column():
 
 def test_a_release_depends_on_the_noisy_values_alone_and_keeps_its_bound():
     def run(gateway):
-        return {"noisy": ask(gateway, BLOCKS, 2.0).value}
+        return {"noisy": release(gateway, BLOCKS, 2.0).value}
 
     assert_playback_invariant(run, [rows_of(EVERY), rows_of(EVERY[:5])])
     assert assert_bounded(run, rows_of(EVERY), rows_of(EVERY[-1:])) <= 1 + 1e-12
@@ -116,6 +116,8 @@ def test_a_pool_has_the_same_sums_and_its_energies_are_their_transpose():
     assert torch.allclose(pool.sums(counts), exact(BLOCKS, rows_of(repeated)).double(), atol=1e-6)
     theta = torch.randn(BLOCKS.width, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     assert float(pool.energies(theta) @ counts) == pytest.approx(float(theta @ pool.sums(counts)))
+    squares = (torch.from_numpy(vectors(BLOCKS, EVERY)) ** 2).T @ counts
+    assert torch.allclose(pool.squares(counts), squares, atol=1e-6)
 
 
 def test_the_limit_is_a_quantile_of_likely_norms():

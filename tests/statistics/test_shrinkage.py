@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from dpgm.data.domain import Categorical, Domain
 from dpgm.statistics.item_counts import ItemCounts, item_profile
-from dpgm.statistics.record_lengths import Known
-from dpgm.statistics.rules import RULES
+from dpgm.statistics.record_lengths import ReleasedFacts
+from dpgm.statistics.rules import STATISTIC_RULES
 from dpgm.statistics.shrinkage import onto_simplex, shrink, shrink_alone, shrink_signed
 from dpgm.statistics.statistic import Measured
 
@@ -98,7 +98,7 @@ def test_noise_below_zero_of_rare_values_is_not_taken_from_the_most_frequent_one
     """41 rare values share 300 of 30,000 records; clipping and scaling took 1.7 points from the frequent value."""
     domain, records, std = Domain((Categorical("country", tuple(range(42))),)), 30_000, 33.0
     truth = np.array([29_700.0, *np.full(41, 300 / 41)])
-    known, draws = Known.read(None, domain, records, RULES), np.random.default_rng(0)
+    known, draws = ReleasedFacts.read(None, domain, records, STATISTIC_RULES), np.random.default_rng(0)
     errors = []
     for _ in range(200):
         noisy = torch.from_numpy(truth + std * draws.normal(size=42))

@@ -4,7 +4,7 @@ import pytest
 
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
-from dpgm.statistics.statistic import ask
+from dpgm.statistics.statistic import release
 from dpgm.testing import assert_bounded, assert_playback_invariant
 from toy_statistic import EvenLengths
 
@@ -13,7 +13,7 @@ RECORDS = Records.from_lists([[0], [1, 2], [], [0, 1, 3]], DOMAIN)
 
 
 def run(gateway):
-    return {"noisy": ask(gateway, EvenLengths(), 2.0).value}
+    return {"noisy": release(gateway, EvenLengths(), 2.0).value}
 
 
 def test_it_depends_on_the_noisy_values_alone_and_reaches_its_bound():
@@ -23,7 +23,7 @@ def test_it_depends_on_the_noisy_values_alone_and_reaches_its_bound():
 
 def test_a_sensitivity_that_is_too_small_is_found():
     def understated(gateway):
-        return {"noisy": ask(gateway, EvenLengths(sensitivity=0.5), 2.0).value}
+        return {"noisy": release(gateway, EvenLengths(sensitivity=0.5), 2.0).value}
 
     with pytest.raises(AssertionError):
         assert_bounded(understated, RECORDS, Records.from_lists([[2]], DOMAIN))

@@ -4,17 +4,22 @@ import hashlib
 import json
 import struct
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from dpgm.data.domain import Domain
+from dpgm.errors import DpgmError
 from dpgm.mechanisms.randomness import SystemRandomness
 from dpgm.privacy.accountant import ACCOUNTANT, cost, replace_one_epsilon
 from dpgm.privacy.certificate import Certificate, read_certificate
+from dpgm.privacy.odds import odds
 from dpgm.products.model import Products
 from dpgm.strategy.settings import Config
+from dpgm.synthesis.certificate_page import certificate_page
 from dpgm.synthesis.plan import make_plan
 from dpgm.synthesis.readme import MADE_IN_MEMORY, release_readme, statements_of
 from dpgm.synthesis.release import Release
@@ -49,16 +54,18 @@ def some_release(domain: Domain = SETS, **changes: Any) -> Release:
         "statements": statements_of(MADE_IN_MEMORY),
         "epsilon_replace_one": replace_one_epsilon(plan.mechanisms, plan.delta),
         "plan": plan.public_numbers(),
+        "odds": odds(plan.mechanisms, plan.delta),
     }
     return Release(domain, generator, Certificate(**(values | changes)))
 
 
 def edit(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """Change the certificate's document and write it as dpgm would."""
+    """Change the certificate's document and write it, and the page that follows from it, as dpgm would."""
     path = folder / "certificate.json"
     document = json.loads(path.read_text("utf-8"))
     change(document)
     path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    rewrite_page(folder)
 
 
 def rehash(folder: Path) -> None:
@@ -69,6 +76,12 @@ def rehash(folder: Path) -> None:
             document["files"][name] = hashlib.sha256((folder / name).read_bytes()).hexdigest()
 
     edit(folder, renew)
+
+
+def rewrite_page(folder: Path) -> None:
+    """Write the page that follows from the certificate as it is now, if it can be read."""
+    with suppress(DpgmError):
+        (folder / "certificate.html").write_text(certificate_page(read_certificate(folder)), "utf-8")
 
 
 def rewrite_readme(folder: Path) -> None:
@@ -85,6 +98,7 @@ def rewrite_epsilons(folder: Path) -> None:
     epsilons = {
         "epsilon": cost(mechanisms, delta).epsilon,
         "epsilon_replace_one": replace_one_epsilon(mechanisms, delta),
+        "odds": asdict(odds(mechanisms, delta)),
     }
     edit(folder, lambda document: document.update(epsilons))
     rewrite_readme(folder)

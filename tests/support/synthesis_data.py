@@ -11,16 +11,16 @@ import numpy as np
 from dpgm.baselines.mwem import MwemSettings
 from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
 from dpgm.data.records import Records, concatenate
-from dpgm.images.rules import RULES as IMAGE_RULES
+from dpgm.images.rules import IMAGE_RULES as IMAGE_RULES
 from dpgm.images.rules import ImageSettings
 from dpgm.networks.planning import refines
-from dpgm.networks.rules import RULES as NETWORK_RULES
+from dpgm.networks.rules import NETWORK_RULES as NETWORK_RULES
 from dpgm.networks.rules import NetworkSettings
 from dpgm.networks.vae import VAE
 from dpgm.privacy.accountant import cost
 from dpgm.privacy.calibration import calibrate
 from dpgm.privacy.events import Mechanism
-from dpgm.products.rules import RULES, ProductSettings
+from dpgm.products.rules import PRODUCT_RULES, ProductSettings
 from dpgm.strategy.protocol import PublicFacts
 from dpgm.strategy.settings import Config, FamilySettings, Settings, default_delta
 from dpgm.synthesis.plan import Plan, choose_settings
@@ -28,9 +28,9 @@ from dpgm.synthesis.strategies import strategy_of
 
 # A few steps are enough to run everything once.
 SHORT = replace(
-    RULES,
+    PRODUCT_RULES,
     fit=replace(
-        RULES.fit,
+        PRODUCT_RULES.fit,
         steps=8,
         steps_narrow=8,
         steps_table=8,

@@ -5,9 +5,8 @@ import torch
 from dpgm.privacy.calibration import Spend
 from dpgm.products.model import Products
 from dpgm.statistics.item_counts import ItemCounts
-from dpgm.statistics.statistic import ask
+from dpgm.statistics.statistic import release
 from dpgm.strategy.protocol import Budget
-from dpgm.strategy.rules import Work, counting_seconds
 from dpgm.strategy.settings import FamilySettings, no_settings
 from dpgm.synthesis import strategies
 
@@ -40,11 +39,11 @@ class CoinStrategy:
     def architecture(self, settings):
         return {"components": 1}
 
-    def work(self, plan, sizes, domain, costs):
-        return Work(counting_seconds(sizes, costs))
+    def memory(self, plan, sizes, domain, rules):
+        return 0.0
 
     def fit(self, gateway, plan, domain, *, draws, context):
-        counts = ask(gateway, ItemCounts(domain, CAP), plan.noise("item counts")).value
+        counts = release(gateway, ItemCounts(domain, CAP), plan.noise("item counts")).value
         context.progress("measure", 1, 1)
         return Coins(domain, torch.ones(1), (counts / plan.records).clamp(0, 1)[None])
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 
 from dpgm.networks.batch import autograd_factor
-from dpgm.networks.model import Block, Layout, Model
+from dpgm.networks.model import Model, ParameterLayout, WeightMatrix
 from dpgm.networks.strategy import NetworkStrategy
 from dpgm.synthesis import strategies
 
@@ -24,7 +24,7 @@ class Logits(Model):
 
     @cached_property
     def layout(self):
-        return Layout((Block("logits", 0, self.domain.width),))
+        return ParameterLayout((WeightMatrix("logits", 0, self.domain.width),))
 
     def initial(self, clusters, *, generator):
         return torch.zeros((clusters, self.layout.size))

@@ -6,14 +6,14 @@ from typing import ClassVar
 import torch
 
 from dpgm.mechanisms.query import Measures, Query, View
-from dpgm.statistics.statistic import Words
+from dpgm.statistics.statistic import Descriptions
 
 
 @dataclass(frozen=True)
 class EvenLengths:
     """Records with an odd and with an even number of items; one bin per record, so one record changes it by 1."""
 
-    words: ClassVar[Words] = {
+    words: ClassVar[Descriptions] = {
         "even lengths": Measures("measure", "records with an odd and with an even number of items", "1")
     }
 

@@ -14,7 +14,7 @@ from dpgm.strategy.protocol import RunContext
 from dpgm.synthesis import checkpoint
 from dpgm.synthesis.books import Books
 from dpgm.synthesis.checkpoint import Checkpoint
-from dpgm.synthesis.fingerprint import fingerprint
+from dpgm.synthesis.fingerprint import rows_fingerprint
 from dpgm.synthesis.journal import Journal
 from dpgm.synthesis.strategies import fit_generator
 from synthesis_data import SETS, KilledError, some_records, tiny_plan
@@ -201,18 +201,18 @@ def test_other_data_or_another_plan_is_refused(tmp_path):
 
 def test_the_fingerprint_tells_rows_apart_and_its_key_is_not_in_the_checkpoint(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    digest = fingerprint(RECORDS)
-    assert digest == fingerprint(RECORDS)
-    assert digest != fingerprint(RECORDS.rows(0, 59))
+    digest = rows_fingerprint(RECORDS)
+    assert digest == rows_fingerprint(RECORDS)
+    assert digest != rows_fingerprint(RECORDS.rows(0, 59))
     key = (tmp_path / "state" / "dpgm" / "fingerprint.key").read_bytes()
     Checkpoint.start(tmp_path / "a", PRODUCTS, RECORDS).close()
     for path in (tmp_path / "a").iterdir():
         assert key not in path.read_bytes()
         assert key.hex().encode() not in path.read_bytes()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "other"))
-    assert fingerprint(RECORDS) != digest
+    assert rows_fingerprint(RECORDS) != digest
     monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
-    assert fingerprint(RECORDS) is None
+    assert rows_fingerprint(RECORDS) is None
 
 
 def test_one_process_at_a_time(tmp_path):

@@ -16,7 +16,7 @@ from dpgm.errors import UsageError
 from dpgm.products.model import Products
 from dpgm.strategy.protocol import Generator
 from dpgm.synthesis import sampling
-from dpgm.synthesis.conditioning import common, conditioned, parse_where, region_of
+from dpgm.synthesis.conditioning import common_boxes, conditioned, parse_where, region_of
 from dpgm.synthesis.sampling import Sample, write_sample
 
 FIELDS = (
@@ -137,7 +137,7 @@ def test_ranges_follow_the_values_drawn_and_their_law(text):
 def test_boxes_of_several_rules_are_disjoint_and_complete():
     domain = Domain(FIELDS)
     texts = ["married = never or before = once", "basket = milk or married != often"]
-    boxes = common([region_of(parse_where(text, domain), domain, unknown=False).boxes for text in texts])
+    boxes = common_boxes([region_of(parse_where(text, domain), domain, unknown=False).boxes for text in texts])
     rows = all_records(domain)
     inside = np.zeros(len(rows), dtype=int)
     for box in boxes:
@@ -233,7 +233,7 @@ def test_unique_keys_are_unique_and_too_many_are_refused(monkeypatch):
     model = mixture(Domain(fields, constraints=({"unique": ["key", "kind"]},)))
     frame = sample(model, model.domain, 800, seed=0).to_pandas()
     assert not frame.duplicated(["key", "kind"]).any()
-    monkeypatch.setattr(sampling, "RAREST", 1e-3)
+    monkeypatch.setattr(sampling, "LOWEST_ACCEPTANCE", 1e-3)
     with pytest.raises(UsageError, match="unique"):
         sample(model, model.domain, 2500, seed=0)
 

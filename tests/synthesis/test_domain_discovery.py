@@ -33,10 +33,10 @@ from dpgm.data.vocabulary import Vocabulary
 from dpgm.errors import BudgetError, UsageError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
-from dpgm.products.rules import RULES as PRODUCT_RULES
+from dpgm.products.rules import PRODUCT_RULES as PRODUCT_RULES
 from dpgm.products.strategy import measure
 from dpgm.statistics.item_counts import pilot_profile
-from dpgm.statistics.record_lengths import Known, read_lengths
+from dpgm.statistics.record_lengths import ReleasedFacts, read_lengths
 from dpgm.strategy.discovery_rules import DiscoveryRules
 from dpgm.strategy.settings import Config
 from dpgm.synthesis.books import Books
@@ -182,7 +182,7 @@ def test_sums_of_discovered_items_are_the_pilot_counts():
     true = np.bincount(gateway._records.indices, minlength=found.domain.width) / 4000
     lengths = np.bincount(gateway._records.lengths).astype(float)
     seen = read_lengths(lengths, 1e-6, 4000, PRODUCT_RULES.read)
-    profile = pilot_profile(found.sums, Known(found.domain, 4000, seen, PRODUCT_RULES))
+    profile = pilot_profile(found.sums, ReleasedFacts(found.domain, 4000, seen, PRODUCT_RULES))
     assert profile.sum() == pytest.approx(true.sum(), rel=0.02)
     assert np.abs(profile - true).max() < 0.05
 

@@ -6,7 +6,7 @@ from dpgm.data.domain import Domain, ItemSet
 from dpgm.data.open_records import OpenRecords
 from dpgm.data.records import Records
 from dpgm.kernels import parallel
-from dpgm.synthesis.fingerprint import fingerprint
+from dpgm.synthesis.fingerprint import rows_fingerprint
 
 
 def rows_to_discover(rows):
@@ -18,12 +18,12 @@ def rows_to_discover(rows):
 def test_rows_of_other_processes_are_in_the_digest_of_an_open_domain(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     records = rows_to_discover([[0, 1], [2]])
-    alone = fingerprint(records)
+    alone = rows_fingerprint(records)
     monkeypatch.setattr(parallel, "is_parallel", lambda: True)
     monkeypatch.setattr(parallel, "bytes_from_first", lambda data: data)
     found = []
     for other in (b"x" * 32, b"y" * 32):
         monkeypatch.setattr(parallel, "bytes_of_all", lambda data, other=other: [data, other])
-        found.append(fingerprint(records))
+        found.append(rows_fingerprint(records))
     assert len({alone, *found}) == 3
     assert len(np.unique(found)) == 2

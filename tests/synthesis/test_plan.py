@@ -7,12 +7,12 @@ import pytest
 from dpgm.data.domain import Categorical, Domain, ItemSet, Numeric
 from dpgm.errors import PrivacyWarning, UsageError
 from dpgm.networks.presets import start_frequencies
-from dpgm.networks.rules import RULES
+from dpgm.networks.rules import NETWORK_RULES
 from dpgm.privacy.accountant import cost
 from dpgm.strategy.discovery_rules import DiscoveryRules
 from dpgm.strategy.protocol import PublicFacts
 from dpgm.strategy.settings import Config
-from dpgm.synthesis.plan import Plan, choose_settings, describe, make_plan, read_plan, read_settings, shares
+from dpgm.synthesis.plan import Plan, budget_shares, choose_settings, describe, make_plan, read_plan, read_settings
 from synthesis_data import IMAGES, SETS, TABLE
 
 
@@ -30,7 +30,7 @@ def test_a_plan_costs_what_it_says_and_at_most_what_was_asked(epsilon, model, cl
     spent = cost(plan.mechanisms, plan.delta).epsilon
     assert spent == pytest.approx(plan.epsilon)
     assert 0.995 * epsilon <= plan.epsilon <= epsilon
-    assert sum(shares(plan).values()) == pytest.approx(1, abs=0.02)
+    assert sum(budget_shares(plan).values()) == pytest.approx(1, abs=0.02)
 
 
 def test_a_plan_reads_back_exactly(tmp_path):
@@ -101,7 +101,7 @@ def test_the_paper_preset_uses_the_papers_choices():
     assert settings.steps * settings.sampling_rate == pytest.approx(20, rel=0.01)
     assert settings.norm_quantile is None
     assert not settings.warm_start
-    assert settings_for(Config(1.0, preset="paper"), SETS, 1_200_000).family.steps == RULES.paper_most_steps
+    assert settings_for(Config(1.0, preset="paper"), SETS, 1_200_000).family.steps == NETWORK_RULES.paper_most_steps
     rbm = settings_for(Config(1.0, preset="paper", model="rbm", clusters=4), SETS, 60_000).family
     assert (rbm.optimizer, rbm.learning_rate) == ("sgd", 0.0025)
     with pytest.raises(UsageError, match="paper"):
@@ -110,7 +110,7 @@ def test_the_paper_preset_uses_the_papers_choices():
 
 @pytest.mark.parametrize("domain", [SETS, TABLE], ids=["sets", "table"])
 def test_networks_pay_for_the_statistics_they_are_refined_to(domain):
-    split = shares(make_plan(Config(1.0, model="vae", clusters=3), 20_000, domain))
+    split = budget_shares(make_plan(Config(1.0, model="vae", clusters=3), 20_000, domain))
     measured = (
         "record lengths",
         "item counts",
@@ -164,9 +164,9 @@ def test_a_stated_mean_length_is_part_of_the_plan_and_there_is_always_one_for_ne
     stated = make_plan(Config(1.0, model="vae", clusters=1, preset="paper", mean_length=3.0), 20_000, SETS)
     assert stated.settings.family.mean_length == 3.0
     assert Plan.from_json(stated.to_json()) == stated
-    assert settings_for(Config(1.0, model="rbm"), SETS, 20_000).family.mean_length == RULES.items_per_record
+    assert settings_for(Config(1.0, model="rbm"), SETS, 20_000).family.mean_length == NETWORK_RULES.items_per_record
     assert settings_for(Config(1.0, model="vae"), IMAGES, 20_000).family.mean_length == pytest.approx(
-        RULES.pixels_on * 64
+        NETWORK_RULES.pixels_on * 64
     )
     columns = Domain((Categorical("region", ("n", "s")),))
     assert settings_for(Config(1.0, model="vae"), columns, 20_000).family.mean_length is None

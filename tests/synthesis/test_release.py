@@ -27,6 +27,7 @@ def test_a_release_loads_and_samples_the_same(folder):
 def test_a_release_holds_these_files_and_no_others(folder):
     assert {path.name for path in folder.iterdir()} == {
         "README.md",
+        "certificate.html",
         "certificate.json",
         "domain.json",
         "model.safetensors",

@@ -171,7 +171,7 @@ def test_r10_something_else_than_a_file(folder, capsys, name, kind, tmp_path, mo
     refused(folder, capsys, unsafe=name != "README.md")
 
 
-@pytest.mark.parametrize("version", [0, 1, 3, 99, "2", None, 2.5, True])
+@pytest.mark.parametrize("version", [0, 1, 2, 99, "2", None, 2.5, True])
 def test_r10_another_format_version(folder, capsys, version):
     edit(folder, lambda document: document.update(format=version))
     refused(folder, capsys, "format version", unsafe=True)

@@ -31,10 +31,10 @@ from dpgm.mechanisms.threshold import STEP, contributions, threshold_for
 from dpgm.privacy.accountant import cost
 from dpgm.privacy.events import Mechanism
 from dpgm.privacy.ledger import Ledger
-from dpgm.products.rules import RULES
+from dpgm.products.rules import PRODUCT_RULES
 from dpgm.products.strategy import measure
 from dpgm.statistics.item_counts import ItemCounts
-from dpgm.statistics.statistic import ask
+from dpgm.statistics.statistic import release
 from dpgm.strategy.settings import Config
 from dpgm.synthesis.domain_discovery import discover_domain
 from dpgm.synthesis.plan import Plan, make_plan
@@ -184,7 +184,7 @@ def test_a_frame_says_itself_how_many_rows_a_person_has():
 
 def run(gateway, plan, domain=TABLE):
     discovered = discover_domain(gateway, plan, domain)
-    return measure(gateway, discovered.domain, plan.records, plan.noises, RULES)
+    return measure(gateway, discovered.domain, plan.records, plan.noises, PRODUCT_RULES)
 
 
 def rows_of(drugs, **others):
@@ -211,10 +211,10 @@ def test_more_rows_than_stated_break_the_bound():
     """The check above can fail."""
     counts = ItemCounts(ITEMS, 3)
     records, person = Records.from_lists([[0], [1, 2]], ITEMS), Records.from_lists([[0, 1, 2]] * 3, ITEMS)
-    ratios = sensitivity_ratios(lambda gateway: ask(gateway, counts, 1.0), records, person, rows_per_person=3)
+    ratios = sensitivity_ratios(lambda gateway: release(gateway, counts, 1.0), records, person, rows_per_person=3)
     assert ratios == {"item counts": pytest.approx(1.0)}
     with pytest.raises(AssertionError, match="at most those that a person may have"):
-        sensitivity_ratios(lambda gateway: ask(gateway, counts, 1.0), records, person, rows_per_person=2)
+        sensitivity_ratios(lambda gateway: release(gateway, counts, 1.0), records, person, rows_per_person=2)
 
 
 def test_the_result_follows_from_released_values():
@@ -235,7 +235,7 @@ def test_noise_is_that_of_all_rows_and_the_charge_that_of_the_guarantee():
     residuals = []
     for seed in range(150):
         gateway = Gateway(records, randomness=SeededRandomness(seed), allowance=allowance, rows_per_person=3)
-        measured = ask(gateway, counts, 3 * 1.7)
+        measured = release(gateway, counts, 3 * 1.7)
         assert gateway.spent == allowance
         assert measured.std == pytest.approx(3 * 1.7 * 2)
         exact = torch.tensor([50.0, 50.0] + [0.0] * 10, dtype=torch.float64)
@@ -243,7 +243,7 @@ def test_noise_is_that_of_all_rows_and_the_charge_that_of_the_guarantee():
     assert abs(np.std(residuals) - 1) < 0.08
     gateway = Gateway(records, randomness=SeededRandomness(0), allowance=allowance, rows_per_person=3)
     with pytest.raises(BudgetError, match="differs from the plan"):
-        ask(gateway, counts, 1.7)  # the noise of one row
+        release(gateway, counts, 1.7)  # the noise of one row
 
 
 def test_samples_of_rows_are_refused_at_the_gateway():

@@ -24,7 +24,7 @@ def all_sets(items=10):
 @pytest.fixture
 def small_parts(monkeypatch):
     """Samples of more than 1,000 records are drawn in parts of 500."""
-    monkeypatch.setattr(sampling, "CHUNK", 500)
+    monkeypatch.setattr(sampling, "SAMPLED_AT_ONCE", 500)
     few = replace(product_sampling.SAMPLING, balanced_records=1_000, rounded_cells=1_000)
     monkeypatch.setattr(product_sampling, "SAMPLING", few)
 
@@ -58,4 +58,4 @@ def test_items_and_pairs_of_few_items_come_out_right_in_large_samples():
 def test_a_billion_empty_records_come_in_parts():
     empty = Products(Domain.of_items(3), torch.ones(1, dtype=torch.float64), torch.zeros(1, 3))
     first = islice(sample_chunks(empty, 10**9, seed=0, threads=1), 2)
-    assert [len(chunk) for chunk in first] == [sampling.CHUNK] * 2
+    assert [len(chunk) for chunk in first] == [sampling.SAMPLED_AT_ONCE] * 2

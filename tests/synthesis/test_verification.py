@@ -13,7 +13,9 @@ from dpgm.cli.app import run as run_command
 from dpgm.data.domain import Domain
 from dpgm.errors import ArtefactError, PrivacyWarning, UsageError
 from dpgm.mechanisms.randomness import PRIVATE_NAMES, SeededRandomness
+from dpgm.privacy.attestation import Envelope, read_attestation, statement, why_not_signed
 from dpgm.privacy.signatures import create_keys, read_private_key, read_public_key
+from dpgm.privacy.untrusted_files import ReleaseFolder
 from dpgm.strategy.settings import Config
 from dpgm.synthesis import verification
 from dpgm.synthesis.plan import make_plan
@@ -296,7 +298,7 @@ def test_a_huge_file_is_refused_without_being_read(folder, name, monkeypatch):
     """A terabyte that takes no room on the disk: hashing it would take hours."""
     with (folder / name).open("r+b") as file:
         file.truncate(2**40)
-    monkeypatch.setitem(verification.LARGEST, "domain.json", 10**6)  # 200 MB of zeros are slow to read
+    monkeypatch.setitem(verification.LARGEST_FILES, "domain.json", 10**6)  # 200 MB of zeros are slow to read
     try:
         assert not dpgm.verify(folder).ok
     except ArtefactError:
@@ -392,8 +394,7 @@ def _a_second_name(path):
     "put",
     [
         lambda path: path.write_bytes(b"ann,34\n" * 800_000),
-        lambda path: path.write_bytes(bytes(63)),
-        lambda path: path.write_bytes(bytes(65)),
+        lambda path: path.write_bytes(bytes(64)),
         lambda path: path.write_bytes(b""),
         _a_folder,
         _a_link,
@@ -401,10 +402,10 @@ def _a_second_name(path):
         lambda path: path.symlink_to(path.parent / "nowhere"),
         os.mkfifo,
     ],
-    ids=["rows", "63 bytes", "65 bytes", "empty", "folder", "link", "hard link", "dangling link", "pipe"],
+    ids=["rows", "64 bytes", "empty", "folder", "link", "hard link", "dangling link", "pipe"],
 )
 def test_what_lies_in_the_place_of_a_signature_must_be_one(folder, keys, capsys, put):
-    put(folder / "certificate.sig")
+    put(folder / "certificate.intoto.jsonl")
     assert failed(folder)
     assert run_command(["verify", str(folder)]) == 1
     printed = capsys.readouterr()
@@ -417,8 +418,10 @@ def test_what_lies_in_the_place_of_a_signature_must_be_one(folder, keys, capsys,
 
 
 def test_a_signature_that_nobody_checked_is_called_not_checked(folder, capsys):
-    """Of any key or of none: 64 bytes prove nothing until a key is named."""
-    (folder / "certificate.sig").write_bytes(bytes(range(64)))
+    """Of any key or of none: a signature proves nothing until a key is named."""
+    certificate = (folder / "certificate.json").read_bytes()
+    unchecked = Envelope(statement(certificate), {"0" * 64: bytes(64)}).to_json()
+    (folder / "certificate.intoto.jsonl").write_text(unchecked)
     assert dpgm.verify(folder).signature == "not checked"
     assert run_command(["verify", str(folder)]) == 0
     printed = capsys.readouterr().out
@@ -426,8 +429,8 @@ def test_a_signature_that_nobody_checked_is_called_not_checked(folder, capsys):
     assert "is signed" not in printed
     assert run_command(["verify", str(folder), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["signature"] == "not checked"
-    assert "is not checked" in (folder / "README.md").read_text()
-    (folder / "certificate.sig").unlink()
+    assert "are not checked" in (folder / "README.md").read_text()
+    (folder / "certificate.intoto.jsonl").unlink()
     assert dpgm.verify(folder).signature == "none"
 
 
@@ -461,14 +464,17 @@ def test_what_was_checked_is_what_is_opened(folder, original, switched, unverifi
     assert release.certificate == load(original).certificate
     before, now = load(original).generator.state(), release.generator.state()
     assert all(bool((before[name] == now[name]).all()) for name in before)
-    needed = {"certificate.json", "domain.json", "model.safetensors"} | ({"README.md"} if not unverified else set())
+    needed = {"certificate.json", "domain.json", "model.safetensors"}
+    needed |= set() if unverified else {"README.md", "certificate.html"}
     assert sorted(switched) == sorted(needed)  # each once
 
 
-def test_what_was_checked_is_what_is_signed(folder, original, keys, switched):
+def test_what_was_checked_is_what_is_signed(folder, original, keys, switched, tmp_path):
     sign(folder, read_private_key(keys[0]))
-    signature = (folder / "certificate.sig").read_bytes()
-    read_public_key(keys[1]).verify(signature, (original / "certificate.json").read_bytes())
+    checked = tmp_path / "as it was checked"
+    shutil.copytree(original, checked)
+    (folder / "certificate.intoto.jsonl").rename(checked / "certificate.intoto.jsonl")
+    assert why_not_signed(ReleaseFolder(checked), read_public_key(keys[1])) is None
 
 
 # -- other forgeries ------------------------------------------------------------------------------------------------
@@ -496,7 +502,11 @@ def _rotated(listed):
 def test_a_forgery_that_is_consistent_fails_the_signature(folder, keys, change):
     """Half the epsilon with double the noise, or noises in another order: every other check holds."""
     sign(folder, read_private_key(keys[0]))
+    signed = read_attestation(ReleaseFolder(folder))
     _with_mechanisms(folder, change)
+    assert failed(folder) == ["attestation, if any"]  # it is about the certificate as it was
+    restated = Envelope(statement((folder / "certificate.json").read_bytes()), signed.signatures)
+    (folder / "certificate.intoto.jsonl").write_text(restated.to_json())
     assert failed(folder) == []
     verification = dpgm.verify(folder, signed_by=keys[1])
     assert [check.name.split()[0] for check in verification.failed if "not tried" not in check.why] == ["signed"]
@@ -511,7 +521,7 @@ def test_what_does_not_verify_is_not_signed(folder, keys):
     edit(folder, lambda d: d.update(delta=0.5))
     with pytest.raises(ArtefactError, match="was not signed"):
         sign(folder, read_private_key(keys[0]))
-    assert not (folder / "certificate.sig").exists()
+    assert not (folder / "certificate.intoto.jsonl").exists()
 
 
 def test_fit_signs(tmp_path, keys, capsys, short_fits):

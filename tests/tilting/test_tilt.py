@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from dpgm.tilting.rules import RULES
+from dpgm.tilting.rules import TILT_RULES
 from dpgm.tilting.tilt import Released, tilt
 
-EXACT = replace(RULES, matched=1e-6, iterations=500)
+EXACT = replace(TILT_RULES, matched=1e-6, iterations=500)
 POOL = torch.from_numpy(np.random.default_rng(0).normal(size=(400, 3)))
 EVEN = torch.zeros(400)
 
@@ -25,6 +25,9 @@ class Columns:
 
     def sums(self, weights):
         return self.numbers.T @ weights
+
+    def squares(self, weights):
+        return (self.numbers**2).T @ weights
 
 
 def released(values, std=1.0, ridge=0.0, features=POOL):
@@ -77,5 +80,24 @@ def test_values_that_no_pool_has_end_in_finite_parameters():
 
 def test_progress_ends_below_or_at_one():
     seen = []
-    tilt([released([30.0, 20.0, 10.0])], EVEN, 1000, RULES, seen.append)
+    tilt([released([30.0, 20.0, 10.0])], EVEN, 1000, TILT_RULES, seen.append)
     assert 0 < max(seen) <= 1
+
+
+def test_a_search_that_starts_at_the_end_stays_there():
+    one = released([300.0, -200.0, 100.0], std=30.0, ridge=0.5)
+    found = tilt([one], EVEN, 1000, EXACT)
+    again = tilt([one], EVEN, 1000, replace(EXACT, iterations=1), start=found.parameters)
+    assert torch.allclose(again.log_weights, found.log_weights, atol=1e-6)
+
+
+def test_the_log_of_the_total_is_that_of_the_tilted_base():
+    found = tilt([released([300.0, -200.0, 100.0])], EVEN, 1000, EXACT)
+    assert found.log_total == pytest.approx(float(torch.logsumexp(POOL @ found.parameters[0], 0)))
+
+
+def test_rare_and_common_sums_are_met_alike():
+    numbers = POOL * torch.tensor([1.0, 0.01, 100.0]).double()
+    one = Released(Columns(numbers), torch.tensor([300.0, -2.0, 10_000.0]).double(), 1.0, 0.0)
+    found = tilt([one], EVEN, 1000, replace(EXACT, iterations=40))
+    assert torch.allclose(1000 * numbers.T @ found.log_weights.exp(), one.values, atol=1e-3)

@@ -20,6 +20,7 @@ MUTANTS = (
                 "replace_one_epsilon(gateway.spent, plan.delta)",
                 "replace_one_epsilon(plan.mechanisms, plan.delta)",
             ),
+            Patch(CERTIFY, "odds(gateway.spent, plan.delta)", "odds(plan.mechanisms, plan.delta)"),
             Patch(CERTIFY, "gateway.spent", "plan.mechanisms"),
         ),
         ("tests/synthesis/test_proofs.py::test_the_certificate_lists_what_ran",),
@@ -106,7 +107,7 @@ MUTANTS = (
     Mutant(
         41,
         "rows between two stray quotation marks taken for one",
-        (Patch("dpgm.data.read.delimited:split_cells", "next(rows, None) is not None", "False"),),
+        (Patch("dpgm.data.formats.delimited:split_cells", "next(rows, None) is not None", "False"),),
         ("tests/data/read/test_reading_rules.py::test_a_quotation_mark_within_a_cell_swallows_no_rows",),
     ),
     Mutant(
@@ -114,9 +115,9 @@ MUTANTS = (
         "a first line of truth values published as names",
         (
             Patch(
-                "dpgm.data.read.delimited:_is_header",
-                'is_number(cell) or cell.lower() in ("true", "false")',
-                "is_number(cell)",
+                "dpgm.data.formats.delimited:_is_header",
+                'is_number_text(cell) or cell.lower() in ("true", "false")',
+                "is_number_text(cell)",
             ),
         ),
         ("tests/data/read/test_reading_rules.py::test_a_first_line_of_truth_values_is_not_published_as_names",),
@@ -160,7 +161,7 @@ MUTANTS = (
     Mutant(
         54,
         "all of delta for the noise, although thresholds have taken some",
-        (Patch("dpgm.privacy.accountant:_Normal.left", "delta - self.thresholds", "delta"),),
+        (Patch("dpgm.privacy.accountant:NormalForm.left", "delta - self.thresholds", "delta"),),
         ("tests/privacy/test_thresholds.py",),
     ),
     Mutant(
@@ -213,7 +214,7 @@ MUTANTS = (
         "a fingerprint of the rows under a key that anyone knows",
         (
             Patch(
-                "dpgm.synthesis.fingerprint:fingerprint",
+                "dpgm.synthesis.fingerprint:rows_fingerprint",
                 'parallel.bytes_from_first(_key() or b"")',
                 'parallel.bytes_from_first(_key() or b"") and b"dpgm"',
             ),

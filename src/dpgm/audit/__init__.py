@@ -13,8 +13,8 @@ bound:
 expose these canaries stay unnoticed. The proof is described in docs/guarantee.md; the audit is its smoke alarm.
 """
 
-from dpgm.audit.findings import Finding, audit
+from dpgm.audit.findings import AuditFinding, audit
 from dpgm.audit.gates import Gate
 from dpgm.audit.one_run import OneRunFinding, audit_one_run
 
-__all__ = ["Finding", "Gate", "OneRunFinding", "audit", "audit_one_run"]
+__all__ = ["AuditFinding", "Gate", "OneRunFinding", "audit", "audit_one_run"]

@@ -19,11 +19,11 @@ from dpgm.data.layouts import Source
 from dpgm.data.open_records import OpenRecords
 from dpgm.data.read.frames import read_frame
 from dpgm.data.records import Records, concatenate
-from dpgm.images.rules import RULES as IMAGE_RULES
+from dpgm.images.rules import IMAGE_RULES as IMAGE_RULES
 from dpgm.images.rules import ImageSettings
 from dpgm.networks.rules import NetworkSettings
 from dpgm.privacy.accountant import cost
-from dpgm.products.rules import RULES as PRODUCT_RULES
+from dpgm.products.rules import PRODUCT_RULES as PRODUCT_RULES
 from dpgm.products.rules import ProductRules, ProductSettings
 from dpgm.strategy.discovery_rules import DiscoveryRules
 from dpgm.strategy.protocol import PublicFacts
@@ -31,8 +31,8 @@ from dpgm.strategy.settings import Settings
 from dpgm.synthesis.plan import Plan, budget_of
 
 DELTA = 1e-5
-RECORDS = 24  # without the canary
-EPSILON = 4.0  # for choosing statistics; the noise below decides what a fit costs
+RECORDS_PER_FIT = 24  # without the canary
+PLANNED_EPSILON = 4.0  # for choosing statistics; the noise below decides what a fit costs
 MU = 1.2  # of a Gaussian mechanism: the plans below cost this much, in equal shares, unless they say otherwise
 OPEN_RECORDS = 60  # where values are discovered: common ones must pass the threshold
 # Rules of products for short fits, and rules by which triples and quadruples are worth measuring in tiny data.
@@ -108,7 +108,7 @@ def _products() -> tuple[Configuration, ...]:
 def _images() -> tuple[Configuration, ...]:
     pixels = 16
     domain = Domain((Image("image", 4, 4), Categorical("label", (0, 1))), label="label")
-    others = [[row % 4, 4 + row % 3, pixels + row % 2] for row in range(RECORDS)]
+    others = [[row % 4, 4 + row % 3, pixels + row % 2] for row in range(RECORDS_PER_FIT)]
     data = _Data(Records.from_lists(others, domain), Records.from_lists([[8, 9, 14, 15, pixels]], domain))
     settings = Settings("image", family=ImageSettings(rules=SHORT_IMAGES))
     return (_configuration("images", "images of 4 x 4 pixels in two classes", data, settings),)
@@ -169,21 +169,21 @@ class _Data:
 def _item_sets(width: int) -> _Data:
     """Each record holds two common items, no two consecutive records the same; the canary holds all other items."""
     domain, common = Domain.of_items(width), width // 2
-    others = [sorted({row % common, (row + 1 + row // common) % common}) for row in range(RECORDS)]
+    others = [sorted({row % common, (row + 1 + row // common) % common}) for row in range(RECORDS_PER_FIT)]
     return _Data(Records.from_lists(others, domain), Records.from_lists([list(range(common, width))], domain))
 
 
 def _alike() -> _Data:
     """Every record holds the same two items, also the canary: sets that are chosen for a large error are theirs."""
     domain = Domain.of_items(8)
-    return _Data(Records.from_lists([[0, 1]] * RECORDS, domain), Records.from_lists([[0, 1]], domain))
+    return _Data(Records.from_lists([[0, 1]] * RECORDS_PER_FIT, domain), Records.from_lists([[0, 1]], domain))
 
 
 def _table() -> _Data:
     """Rows with the first values of their columns; the canary has the last ones."""
     domain = Domain(tuple(Categorical(name, tuple("pqrs")) for name in ("a", "b", "c")))
     starts = domain.offsets
-    others = [[start + row // (1 + at) % 2 for at, start in enumerate(starts)] for row in range(RECORDS)]
+    others = [[start + row // (1 + at) % 2 for at, start in enumerate(starts)] for row in range(RECORDS_PER_FIT)]
     return _Data(Records.from_lists(others, domain), Records.from_lists([[start + 3 for start in starts]], domain))
 
 
@@ -225,7 +225,7 @@ def _configuration(
     """With the plan of such a fit; mechanisms without a noise multiplier in `noises` share the budget `MU` equally."""
     people = 1 if data.source is None else data.source.rows_per_person
     total, domain = len(data.records) + len(data.canary), data.records.domain
-    runs = budget_of(settings, PublicFacts(domain, total, EPSILON, DELTA, people)).runs
+    runs = budget_of(settings, PublicFacts(domain, total, PLANNED_EPSILON, DELTA, people)).runs
     equal = math.sqrt(sum(run.count for run in runs.values())) / MU
     mechanisms = tuple(replace(run, noise=(noises or {}).get(run.name, equal)) for run in runs.values())
     spent = cost(mechanisms, DELTA).epsilon

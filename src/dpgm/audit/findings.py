@@ -61,7 +61,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Finding(Claim):
+class AuditFinding(Claim):
     """The audit of one configuration: the claim, the lower bounds on epsilon, and the gates.
 
     `epsilon_lower` has 99.5 % confidence if the mechanism is the certified one with its noise scaled by some factor;
@@ -109,7 +109,7 @@ def audit(
     fits: int = FITS,
     workers: int | None = None,
     progress: Progress = silent,
-) -> list[Finding]:
+) -> list[AuditFinding]:
     """Audit tiny fits of the product's own code.
 
     Args:
@@ -147,20 +147,20 @@ def false_alarm_rate(audited: Sequence[Configuration]) -> float:
     return math.fsum(probability**2 for probability in once)
 
 
-def _audit(configuration: Configuration, fits: int, pool: Executor | None, progress: Progress) -> Finding:
+def _audit(configuration: Configuration, fits: int, pool: Executor | None, progress: Progress) -> AuditFinding:
     start = time.perf_counter()
     trials = run_trials(configuration, fits, pool=pool, progress=progress)
-    return replace(judged(configuration, trials), seconds=time.perf_counter() - start)
+    return replace(judge_trials(configuration, trials), seconds=time.perf_counter() - start)
 
 
-def judged(configuration: Configuration, trials: Trials) -> Finding:
+def judge_trials(configuration: Configuration, trials: Trials) -> AuditFinding:
     """What the trials say about the claim of their certificate."""
     certificate = trials.certificates[0]
     mechanisms, delta = certificate.mechanisms, certificate.delta
     limit, curve = most_right(mechanisms), certified_curve(mechanisms, delta)
     right, total = guesses(trials)
     alone = (one for one in mechanisms if one.name in trials.mechanisms)
-    return Finding(
+    return AuditFinding(
         configuration=configuration.name,
         sentence=configuration.sentence,
         fits=len(trials.scores[0]),

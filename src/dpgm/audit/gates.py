@@ -25,7 +25,7 @@ CONFIDENCE = 0.995  # of lower bounds: a tight audit of correct code exceeds the
 THRESHOLDS = (0.0, -1.0, 1.0, -3.0, 3.0)  # of the score, for the gate of rates
 SCALES = (0.25, 8.0)  # range of noise scales that the lower bound searches
 SCALE_WIDTH, LEVEL_WIDTH = 0.002, 0.05  # tolerances of bisections, for logarithms of scales and of levels
-ROUNDING = 1e-9  # of a certificate's epsilon, which is computed anew
+EPSILON_ROUNDING = 1e-9  # of a certificate's epsilon, which is computed anew
 CURVE = np.linspace(0.0, 12.0, 49)  # epsilons at which the certified profile is evaluated
 
 
@@ -84,7 +84,7 @@ def gate_of_certificates(trials: Trials) -> Gate:
     """The claim is the same with and without the canary, and its epsilon follows from its mechanisms; no chance."""
     first = trials.certificates[0]
     spent = cost(first.mechanisms, first.delta).epsilon
-    passed = len(trials.certificates) == 1 and spent <= first.epsilon * (1 + ROUNDING)
+    passed = len(trials.certificates) == 1 and spent <= first.epsilon * (1 + EPSILON_ROUNDING)
     detail = f"{len(trials.certificates)} different; epsilon {first.epsilon:.4g}, its mechanisms cost {spent:.4g}"
     return Gate("certificates", float(passed), passed, detail)
 

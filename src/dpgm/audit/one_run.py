@@ -31,7 +31,7 @@ from dpgm.errors import PrivacyWarning, UsageError
 from dpgm.mechanisms.gateway import Call, Gateway, TraceGateway
 from dpgm.mechanisms.randomness import SystemRandomness
 from dpgm.networks.mixture import Mixture
-from dpgm.networks.model import Layout
+from dpgm.networks.model import ParameterLayout
 from dpgm.strategy.protocol import Generator, Progress, RunContext, silent
 from dpgm.strategy.settings import Config
 from dpgm.synthesis.plan import make_plan
@@ -40,7 +40,7 @@ from dpgm.synthesis.strategies import fit_generator
 CANARIES = 300
 LEAST_CANARIES = 8  # with fewer there are hardly any guesses; a single canary would be guessed both in and out
 OWN_ITEMS = 4  # items of each canary
-CONFIDENCE = 0.95
+ONE_RUN_CONFIDENCE = 0.95
 LARGEST_EPSILON, EPSILON_WIDTH = 40.0, 1e-4  # range and tolerance of the search for the bound
 GUESSED = 0.25  # share of the canaries that are guessed to be in the data, and share guessed to be out of it
 
@@ -126,7 +126,7 @@ def one_run_bound(canaries: int, guesses: int, right: int, delta: float) -> floa
     """
 
     def possible(epsilon: float) -> bool:
-        return one_run_p_value(canaries, guesses, right, epsilon, delta) > 1 - CONFIDENCE
+        return one_run_p_value(canaries, guesses, right, epsilon, delta) > 1 - ONE_RUN_CONFIDENCE
 
     return 0.0 if possible(0.0) else bisect(possible, 0.0, LARGEST_EPSILON, EPSILON_WIDTH)[0]
 
@@ -159,7 +159,7 @@ def _scores(
     exact: Sequence[Tensor],
     canaries: int,
     width: int,
-    layout: Layout | None,
+    layout: ParameterLayout | None,
 ) -> NDArray[np.float64]:
     """For each canary, the correlation of its own part of the releases with what it would have added to them.
 

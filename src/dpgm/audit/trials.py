@@ -47,7 +47,7 @@ from dpgm.synthesis.synthesizer import Synthesizer
 
 # What records add to a release; to discovered values, by value.
 Sums: TypeAlias = Tensor | dict[Value, float]
-BATCH = 20  # fits per task of a process
+FITS_PER_TASK = 20  # fits per task of a process
 CERTAIN = 700.0  # the score of a release that only the canary explains: the largest exponent of a double
 
 
@@ -261,8 +261,8 @@ def run_trials(
 ) -> Trials:
     """Make `fits` fits without the canary and as many with it, in the processes of a pool or in this process."""
     batches = [
-        (configuration, member, min(BATCH, fits - start))
-        for start in range(0, fits, BATCH)
+        (configuration, member, min(FITS_PER_TASK, fits - start))
+        for start in range(0, fits, FITS_PER_TASK)
         for member in (False, True)
     ]
     done = []

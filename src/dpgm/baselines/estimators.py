@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from dpgm import validation
-from dpgm.baselines.independent import INDEPENDENT
+from dpgm.baselines.independent import INDEPENDENT_STRATEGY
 from dpgm.baselines.mwem import MWEM, MwemSettings
-from dpgm.baselines.rules import RULES
+from dpgm.baselines.rules import BASELINE_RULES
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.data.rows import index_dtype
@@ -112,7 +112,7 @@ class IndependentMarginals(_Baseline):
     """
 
     method = "independent noisy marginals"
-    strategy = INDEPENDENT
+    strategy = INDEPENDENT_STRATEGY
 
 
 class Mwem(_Baseline):
@@ -135,7 +135,7 @@ class Mwem(_Baseline):
         self,
         epsilon: float = 1.0,
         delta: float | None = None,
-        iterations: int = RULES.iterations,
+        iterations: int = BASELINE_RULES.iterations,
         randomness: Randomness | None = None,
     ) -> None:
         super().__init__(epsilon, delta, randomness)

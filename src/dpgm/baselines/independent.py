@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.baselines.rules import RULES
+from dpgm.baselines.rules import BASELINE_RULES
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records, concatenate
 from dpgm.errors import ArtefactError
@@ -24,7 +24,8 @@ from dpgm.privacy.calibration import Spend
 from dpgm.products.model import Products
 from dpgm.statistics.item_counts import ITEMS, ItemCounts
 from dpgm.statistics.record_lengths import LENGTHS, RecordLengths
-from dpgm.statistics.statistic import in_words
+from dpgm.statistics.statistic import plan_descriptions
+from dpgm.strategy.memory_rules import MemoryRules, Sizes
 from dpgm.strategy.protocol import (
     Budget,
     FitPlan,
@@ -35,7 +36,6 @@ from dpgm.strategy.protocol import (
     check_shares,
     check_tensors,
 )
-from dpgm.strategy.rules import CostRules, Sizes, Work, counting_seconds
 from dpgm.strategy.settings import FamilySettings
 
 CHUNK_CELLS = 2**24
@@ -90,17 +90,17 @@ class IndependentStrategy(Strategy):
 
     name = IndependentItems.kind
     settings_type = FamilySettings
-    measures = in_words(RecordLengths.words, ItemCounts.words)
+    measures = plan_descriptions(RecordLengths.words, ItemCounts.words)
 
     def budget(self, facts: PublicFacts, settings: FamilySettings) -> Budget:
         """A small share for lengths, unless the domain is a table; the rest for the counts."""
         if facts.domain is not None and facts.domain.is_table:
             return Budget((Spend(ITEMS, 1.0),))
-        return Budget((Spend(LENGTHS, RULES.lengths), Spend(ITEMS, 1 - RULES.lengths)))
+        return Budget((Spend(LENGTHS, BASELINE_RULES.lengths), Spend(ITEMS, 1 - BASELINE_RULES.lengths)))
 
-    def work(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, costs: CostRules) -> Work:
-        """Estimated time (counting) and memory (a few numbers per position)."""
-        return Work(counting_seconds(sizes, costs), costs.baseline_position * sizes.width)
+    def memory(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, rules: MemoryRules) -> float:
+        """A few numbers per position."""
+        return rules.baseline_position * sizes.width
 
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext
@@ -109,7 +109,7 @@ class IndependentStrategy(Strategy):
         context.progress("measure", 0, 1)
         cap = len(domain.table_columns)
         if plan.pays_for(LENGTHS):
-            cap += quantile(noisy_lengths(gateway, domain, plan.noise(LENGTHS)), RULES.covered)
+            cap += quantile(noisy_lengths(gateway, domain, plan.noise(LENGTHS)), BASELINE_RULES.covered)
         statistic = ItemCounts(domain, min(cap, domain.width))
         noisy = gateway.release(ITEMS, statistic.query(), plan.noise(ITEMS))
         context.progress("measure", 1, 1)
@@ -136,7 +136,7 @@ def _probabilities(domain: Domain, shares: NDArray[np.float64]) -> NDArray[np.fl
     return shares
 
 
-INDEPENDENT = IndependentStrategy()
+INDEPENDENT_STRATEGY = IndependentStrategy()
 
 
 def noisy_lengths(gateway: Gateway, domain: Domain, noise: float) -> NDArray[np.float64]:

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from dpgm import validation
 from dpgm.baselines.independent import CHUNK_CELLS, average, in_chunks, noisy_lengths
-from dpgm.baselines.rules import RULES
+from dpgm.baselines.rules import BASELINE_RULES
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.data.rows import row_pointers
@@ -41,6 +41,7 @@ from dpgm.privacy.calibration import Spend
 from dpgm.statistics.item_tuples import ItemTuples
 from dpgm.statistics.record_lengths import LENGTHS, RecordLengths
 from dpgm.statistics.statistic import FULL_WEIGHT
+from dpgm.strategy.memory_rules import MemoryRules, Sizes
 from dpgm.strategy.protocol import (
     Budget,
     FitPlan,
@@ -51,7 +52,6 @@ from dpgm.strategy.protocol import (
     check_shares,
     is_size,
 )
-from dpgm.strategy.rules import CostRules, Sizes, Work
 from dpgm.strategy.settings import Config, FamilySettings, no_settings
 
 SELECT, MEASURE = "select", "measure"
@@ -62,7 +62,7 @@ _HOLDING = "clipped records holding"
 class MwemSettings(FamilySettings):
     """Number of rounds of select, measure, update; 50 in the paper's comparison."""
 
-    iterations: int = RULES.iterations
+    iterations: int = BASELINE_RULES.iterations
 
     def check(self) -> None:
         """At least one round."""
@@ -80,7 +80,7 @@ class FactoredWeights:
         largest: most items of a group.
     """
 
-    def __init__(self, probabilities: NDArray[np.float64], largest: int = RULES.largest_group) -> None:
+    def __init__(self, probabilities: NDArray[np.float64], largest: int = BASELINE_RULES.largest_group) -> None:
         self.largest = largest
         self.width = len(probabilities)
         self.group = np.arange(self.width)
@@ -91,7 +91,7 @@ class FactoredWeights:
 
     @classmethod
     def of_groups(
-        cls, groups: Sequence[tuple[list[int], NDArray[np.float64]]], largest: int = RULES.largest_group
+        cls, groups: Sequence[tuple[list[int], NDArray[np.float64]]], largest: int = BASELINE_RULES.largest_group
     ) -> "FactoredWeights":
         """The distribution of given groups: the items of each and their table."""
         weights = cls(np.zeros(sum(len(items) for items, _ in groups)), largest)
@@ -205,8 +205,8 @@ class MwemStrategy(Strategy):
         """Refuses table columns and too many items."""
         if domain is not None and domain.table_columns:
             return "MWEM handles item sets and images only; the domain has table columns."
-        if domain is not None and domain.width > RULES.most_items:
-            return f"MWEM handles at most {RULES.most_items} items; the domain has {domain.width}."
+        if domain is not None and domain.width > BASELINE_RULES.most_items:
+            return f"MWEM handles at most {BASELINE_RULES.most_items} items; the domain has {domain.width}."
         return super().refuses(config, domain)
 
     def settings(self, config: Config, facts: PublicFacts) -> FamilySettings:
@@ -217,15 +217,13 @@ class MwemStrategy(Strategy):
     def budget(self, facts: PublicFacts, settings: FamilySettings) -> Budget:
         """A small share for lengths; selecting and measuring get half of the rest each."""
         assert isinstance(settings, MwemSettings)
-        half, rounds = (1 - RULES.lengths) / 2, settings.iterations
-        spends = Spend(LENGTHS, RULES.lengths), Spend(SELECT, half, rounds), Spend(MEASURE, half, rounds)
+        half, rounds = (1 - BASELINE_RULES.lengths) / 2, settings.iterations
+        spends = Spend(LENGTHS, BASELINE_RULES.lengths), Spend(SELECT, half, rounds), Spend(MEASURE, half, rounds)
         return Budget(spends)
 
-    def work(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, costs: CostRules) -> Work:
-        """Estimated time (clipping records, all pairs in every round) and memory (pair matrices, dense chunks)."""
-        pairs = plan.mechanism(SELECT).count * math.comb(sizes.width, 2)
-        memory = costs.mwem_square * sizes.width**2 + 8 * 2**14 * sizes.width + 8 * CHUNK_CELLS
-        return Work(sizes.records * sizes.items * costs.mwem_item + pairs * costs.mwem_pair, memory)
+    def memory(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, rules: MemoryRules) -> float:
+        """Of pair matrices and dense chunks."""
+        return rules.mwem_square * sizes.width**2 + 8 * 2**14 * sizes.width + 8 * CHUNK_CELLS
 
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext
@@ -235,7 +233,7 @@ class MwemStrategy(Strategy):
         mean = average(noisy_lengths(gateway, domain, plan.noise(LENGTHS)))
         cap = min(width, max(1, round(mean)))
         candidates = _Candidates(domain, cap)
-        weights = FactoredWeights(np.full(width, min(0.5, min(mean, cap) / width)), RULES.largest_group)
+        weights = FactoredWeights(np.full(width, min(0.5, min(mean, cap) / width)), BASELINE_RULES.largest_group)
         measured: list[tuple[tuple[int, ...], float]] = []
         rounds = context.runs_left({name: plan.mechanism(name).count for name in (SELECT, MEASURE)})
         for done in range(rounds):
@@ -246,7 +244,7 @@ class MwemStrategy(Strategy):
             answer = gateway.release(MEASURE, candidates.one_answer(chosen), plan.noise(MEASURE))
             weights.join(query[0], query[-1])
             measured.append((query, float(np.clip(answer.item() / count, 0.0, 1.0))))
-            for _ in range(RULES.replays):
+            for _ in range(BASELINE_RULES.replays):
                 for items, share in measured:
                     weights.update(items, share)
             weights.refresh()
@@ -267,7 +265,7 @@ class MwemStrategy(Strategy):
         if not kinds or any(tensor.dim() != 1 for tensor in (sizes, items, tables)):
             raise ArtefactError("the groups of the release have another shape or type; get it again.")
         counts = sizes.tolist()
-        sound = bool(counts) and all(1 <= size <= RULES.largest_group for size in counts)
+        sound = bool(counts) and all(1 <= size <= BASELINE_RULES.largest_group for size in counts)
         if not sound or sorted(items.tolist()) != list(range(domain.width)) or sum(counts) != domain.width:
             raise ArtefactError("the groups of the release do not hold every item once; get it again.")
         if len(tables) != sum(2**size for size in counts):
@@ -277,7 +275,7 @@ class MwemStrategy(Strategy):
         for members, table in zip(torch.split(items, counts), split_tables, strict=True):
             check_shares(table, 1e-6)
             groups.append((members.tolist(), table.numpy().copy().reshape((2,) * len(members))))
-        return WeightedGroups(domain, FactoredWeights.of_groups(groups, RULES.largest_group), cap)
+        return WeightedGroups(domain, FactoredWeights.of_groups(groups, BASELINE_RULES.largest_group), cap)
 
 
 class _Candidates:

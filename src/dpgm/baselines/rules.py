@@ -21,4 +21,4 @@ class BaselineRules:
     replays: int = 20
 
 
-RULES = BaselineRules()
+BASELINE_RULES = BaselineRules()

@@ -15,7 +15,7 @@ from dpgm.errors import UsageError
 from dpgm.validation import counted
 
 
-class Town(StrEnum):
+class SimulatedData(StrEnum):
     """The simulated data sets."""
 
     transit = "transit"
@@ -83,7 +83,7 @@ def _kinds(stated: list[str]) -> dict[str, str]:
 
 @app.command()
 def simulate(
-    town: Town = argument("The data set to simulate."),
+    town: SimulatedData = argument("The data set to simulate."),
     out: Path = option("--out", "File to write; its ending determines the format.", ..., metavar="FILE"),
     records: int | None = option("--records", "Number of people (default: as many as in the paper)."),
     seed: int = option("--seed", "Seed of the people; the city is always the same.", 0),
@@ -99,7 +99,7 @@ def simulate(
     """
     from dpgm.data.simulate import CDR, TRANSIT, simulated_blocks, town_domain
 
-    chosen = TRANSIT if town is Town.transit else CDR
+    chosen = TRANSIT if town is SimulatedData.transit else CDR
     count = chosen.records if records is None else records
     domain = town_domain(chosen)
     with dpgm.RecordWriter(out, domain, shape=shape, force=force) as writer:

@@ -22,7 +22,7 @@ from dpgm.cli.app import (
     rank_and_size,
     starts_processes,
 )
-from dpgm.cli.options import DATA, EPSILON, GENERATOR, PRIVACY, takes_read_options, takes_request
+from dpgm.cli.options import DATA, EPSILON, GENERATOR, PRIVACY, takes_about, takes_read_options, takes_request
 from dpgm.cli.terminal import announce, bars, figure, print_table, read_stdin, refuse_pipe, reporting_spent_budget
 from dpgm.data.atomic import atomic_file, check_output, remove_leftovers
 from dpgm.errors import ArtefactError, BudgetError, UsageError
@@ -30,7 +30,6 @@ from dpgm.validation import counted
 
 if TYPE_CHECKING:
     from dpgm.strategy.protocol import Progress
-    from dpgm.synthesis.estimate import Estimate
 
 _FEW_RECORDS = 300  # records x epsilon below which noise is as large as most counts of a table (guides/pitfalls.md)
 _STOPPING = "Stopping and resuming"  # a group of options in help
@@ -55,7 +54,8 @@ def plan(
 
     Example: dpgm plan --epsilon 1 --records 100000
     """
-    from dpgm.synthesis.estimate import estimate_fit, machine_speed
+    from dpgm.data.stores import size_text
+    from dpgm.synthesis.memory import memory_of_fit
 
     if out is not None:
         check_output(out, force=force, inputs=(domain,))
@@ -71,20 +71,19 @@ def plan(
     if rules:
         typer.echo(json.dumps(made.settings.to_json(), indent=1))
     elif as_json:
-        expected = estimate_fit(made, described, machine_speed())
-        estimate = {"seconds": round(expected.seconds, 1), "bytes": expected.memory}
-        typer.echo(json.dumps(made.to_json() | {"stages": _stage_rows(made), "estimate": estimate}))
+        needed = {"memory_bytes": memory_of_fit(made, described)}
+        typer.echo(json.dumps(made.to_json() | {"stages": _stage_rows(made)} | needed))
     elif out is None:
         _print_plan(made)
-        typer.echo(f"a fit on this machine's CPU: {estimate_fit(made, described, machine_speed())}")
+        typer.echo(f"memory of a fit on a CPU: about {size_text(memory_of_fit(made, described))}")
     else:
         announce(f"plan for epsilon {made.epsilon:.4g} written to {out}")
 
 
 def _stage_rows(made: "dpgm.Plan") -> list[dict[str, Any]]:
-    from dpgm.synthesis.plan import describe, shares
+    from dpgm.synthesis.plan import budget_shares, describe
 
-    share = shares(made)
+    share = budget_shares(made)
     return [
         dict(zip(("stage", "measures", "sensitivity"), describe(made, entry), strict=True))
         | {"mechanism": entry.name, "noise": entry.noise, "count": entry.count}
@@ -122,6 +121,7 @@ def _print_plan(made: "dpgm.Plan") -> None:
 @app.command()
 @takes_read_options
 @takes_request
+@takes_about
 def fit(
     context: typer.Context,
     data: str = DATA,
@@ -141,6 +141,13 @@ def fit(
     seed: int | None = option("--seed", "For tests only: reproducible noise, NOT PRIVATE."),
     sign: Path | None = option(
         "--sign", "Sign the release with this private key (`dpgm keys create`).", panel=PRIVACY
+    ),
+    about: "dpgm.About",
+    after_looking: bool = option(
+        "--after-looking",
+        "Settings were chosen after an earlier release was compared with these data; the certificate says so.",
+        False,
+        panel=PRIVACY,
     ),
     processes: int = PROCESSES,
     force: bool = FORCE,
@@ -182,10 +189,10 @@ def fit(
         config = replace(config, rows_per_person=source.rows_per_person)
         planned = plan_of_first(lambda: dpgm.make_plan(config, total, records.domain))
     with all_or_none():
-        expected = None if planned is None else _estimate(planned, records.domain, device, options, source)
+        needed = None if planned is None else _memory_needed(planned, records.domain, device, options, source)
 
     def announce_start() -> None:
-        _announce_fit(total, records.domain, planned, expected)
+        _announce_fit(total, records.domain, planned, needed)
         if source.like_persons:
             announce(
                 f"this fit protects rows, not persons ({', '.join(map(repr, source.like_persons))}; see above)"
@@ -201,6 +208,8 @@ def fit(
             ledger=dpgm.Ledger.open(ledger) if ledger is not None and is_first() else None,
             checkpoint=folder,
             resume=resume,
+            about=about,
+            after_looking=after_looking,
             progress=progress if quiet else _after(announce_start, progress),
         )
     if not is_first():
@@ -323,27 +332,27 @@ def _read(
     return records, source
 
 
-def _estimate(
+def _memory_needed(
     planned: "dpgm.Plan", domain: "dpgm.Domain", device: str, options: "dpgm.ReadOptions", source: "dpgm.Source"
-) -> "Estimate | None":
-    """The time and memory of the fit on a CPU; refuses a fit that needs more memory than it is allowed."""
+) -> int | None:
+    """The bytes of memory of the fit on a CPU; refuses a fit that needs more than it is allowed."""
     from dpgm.data.stores import bytes_of
-    from dpgm.synthesis.estimate import check_limit, estimate_fit, machine_speed
+    from dpgm.synthesis.memory import check_limit, memory_of_fit
     from dpgm.synthesis.synthesizer import choose_device
 
     if choose_device(device) != "cpu":
         return None
     limit = None if options.memory is None else bytes_of(options.memory)
     processes, grouped = rank_and_size()[1], source.shape == "long"
-    expected = estimate_fit(planned, domain, machine_speed(), memory=limit, processes=processes, grouped=grouped)
+    needed = memory_of_fit(planned, domain, limit=limit, processes=processes, grouped=grouped)
     if limit is not None:
-        check_limit(expected, limit)
-    return expected
+        check_limit(needed, limit)
+    return needed
 
 
-def _announce_fit(
-    total: int, domain: "dpgm.Domain", planned: "dpgm.Plan | None", expected: "Estimate | None"
-) -> None:
+def _announce_fit(total: int, domain: "dpgm.Domain", planned: "dpgm.Plan | None", needed: int | None) -> None:
+    from dpgm.data.stores import size_text
+
     positions = f"{counted(domain.width, 'position')} each"
     size = "what the domain leaves open is found privately" if domain.is_open else positions
     announce(f"fitting {counted(total, 'record')}: {size}; nothing printed depends on their values")
@@ -352,8 +361,8 @@ def _announce_fit(
             f"note: {total:,} records at epsilon {figure(planned.target_epsilon)} are so few that synthetic records"
             " will be little more than noise"
         )
-    if expected is not None:
-        announce(f"{expected} on an otherwise idle machine")
+    if needed is not None:
+        announce(f"this needs about {size_text(needed)} of memory")
 
 
 def _announce_release(out: Path, certificate: "dpgm.Certificate", domain: "dpgm.Domain") -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dpgm.data.read.options import ReadOptions
 
 PRIVACY, GENERATOR, _READING = "Privacy", "The generator", "Reading the data"  # groups in help
+_CERTIFICATE = "The certificate"
 Command: TypeAlias = Callable[..., None]
 
 EPSILON = ("--epsilon", "Privacy budget; 1 is a usual choice.")
@@ -105,6 +106,36 @@ REQUEST_OPTIONS = [
     ),
 ]
 
+# What the curator says on the certificate.
+ABOUT_OPTIONS = [
+    _parameter("title", str | None, "A name for the release, on its certificate.", panel=_CERTIFICATE),
+    _parameter("owner", str | None, "Who answers for it.", panel=_CERTIFICATE),
+    _parameter("population", str | None, "Whom the data are about, and from when.", panel=_CERTIFICATE),
+    _parameter("date", str | None, "The day of the release, as 2026-01-31.", panel=_CERTIFICATE),
+    _parameter(
+        "about", Path | None, "A YAML or JSON file with any of these four.", metavar="FILE", panel=_CERTIFICATE
+    ),
+]
+
+
+def about(**chosen: Any) -> Any:
+    """The `About` of these options: those of the command line win over those of the file."""
+    from dpgm.data.domain_file import read_plain
+    from dpgm.errors import UsageError
+    from dpgm.privacy.certificate import About
+
+    file = chosen.pop("about")
+    written = {} if file is None else read_plain(file, "file for `about`")
+    if not isinstance(written, dict) or not set(written) <= set(chosen):
+        raise UsageError(f"{file} may hold {', '.join(chosen)} and nothing else, each with a text.")
+    return About(**{name: str(text) for name, text in (written | _given(chosen)).items()})
+
+
+def _given(chosen: dict[str, Any]) -> dict[str, Any]:
+    return {name: text for name, text in chosen.items() if text is not None}
+
+
+takes_about = _takes("about", ABOUT_OPTIONS, about)
 takes_read_options = _takes("options", READ_OPTIONS, read_options)
 # The command calls `request(epsilon)` to get a Config.
 takes_request = _takes("request", REQUEST_OPTIONS, lambda **chosen: functools.partial(Config, **chosen))

@@ -1,4 +1,4 @@
-"""Commands about privacy: `cost`, `verify`, `sign`, `keys`, `ledger` and `audit`."""
+"""Commands about privacy: `cost`, `verify`, `explain`, `recipient-page`, `sign`, `keys`, `ledger` and `audit`."""
 
 import json
 import math
@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 import dpgm
-from dpgm.cli.app import AS_JSON, app, argument, option, printable
+from dpgm.cli.app import AS_JSON, FORCE, OUTPUT, app, argument, option, printable
 from dpgm.cli.parsing import App
 from dpgm.cli.terminal import bars, figure
-from dpgm.data.atomic import atomic_file
+from dpgm.data.atomic import atomic_file, check_output
 from dpgm.errors import ArtefactError, CheckFailed, UsageError
 from dpgm.validation import counted
 
 if TYPE_CHECKING:
-    from dpgm.audit import Finding, OneRunFinding
+    from dpgm.audit import AuditFinding, OneRunFinding
 
 ledger_app = App(help="The budget spent on one population of people, over all releases.", no_args_is_help=True)
 app.add_typer(ledger_app, name="ledger")
@@ -95,7 +95,9 @@ def cost(
 @app.command()
 def verify(
     release: Path = argument("The release folder."),
-    signed_by: Path | None = option("--signed-by", "Public key (.pub) with which the signature is checked."),
+    signed_by: list[Path] | None = option(
+        "--signed-by", "Public key (.pub) whose holder must have signed (repeatable: all of them)."
+    ),
     as_json: bool = AS_JSON,
 ) -> None:
     """Check a release from its folder alone; prints "certified" if all checks pass, else exits with 1 and says why.
@@ -107,7 +109,7 @@ def verify(
     if not os.path.isdir(release):
         raise UsageError(f"{release} is not a folder; name the folder of a release.")
     try:
-        verification = dpgm.verify(release, signed_by=signed_by)
+        verification = dpgm.verify(release, signed_by=signed_by or ())
     except ArtefactError as error:
         if as_json:
             typer.echo(json.dumps({"ok": False, "checks": [asdict(Check("certificate", False, str(error)))]}))
@@ -142,7 +144,7 @@ def verify(
             f"certified: epsilon {figure(certificate.epsilon)}, delta {certificate.delta:.3g}, per {certificate.unit}, "
             f"{certificate.adjacency.value} adjacency, {counted(certificate.records, 'record')} (public)"
         )
-        if signed_by is None:
+        if not signed_by:
             typer.echo(_NOTES[verification.signature])
 
 
@@ -156,20 +158,65 @@ _NOTES = {
 
 
 @app.command()
+def explain(
+    what: Path = argument("A plan (JSON, from `dpgm plan --out`) or a release folder.", metavar="PLAN|RELEASE"),
+    as_json: bool = AS_JSON,
+) -> None:
+    """Say what epsilon and delta mean for one person: the odds of being found out, promised and by the plan.
+
+    Example: dpgm explain release
+    """
+    from dpgm.synthesis.explanation import explain_certificate, explain_plan
+
+    if os.path.isdir(what):
+        verification = dpgm.verify(what)
+        if not verification.ok:
+            first = verification.failed[0]
+            raise CheckFailed(f"{what} does not verify ({printable(first.name)}: {printable(first.why)}).")
+        explained = explain_certificate(verification.certificate)
+    else:
+        explained = explain_plan(dpgm.read_plan(what))
+    if as_json:
+        typer.echo(json.dumps(explained.to_json()))
+        return
+    typer.echo(f"protects {explained.protects}: epsilon {figure(explained.epsilon)}, delta {explained.delta:.3g}")
+    for sentence in explained.sentences:
+        typer.echo(f"- {sentence}")
+
+
+@app.command("recipient-page")
+def recipient_page(
+    out: Path = option("--out -o", "HTML file to write.", Path("check-release.html"), panel=OUTPUT),
+    force: bool = FORCE,
+) -> None:
+    """Write a page for recipients: it checks the hashes and the signature of a release in any browser, offline.
+
+    Example: dpgm recipient-page --out check-release.html
+    """
+    from importlib import resources
+
+    check_output(out, force=force, inputs=())
+    page = resources.files("dpgm.report").joinpath("recipient.html").read_text("utf-8")
+    with atomic_file(out) as temporary:
+        temporary.write_text(page, "utf-8")
+    typer.echo(f"{out}: hand it out with your public key; a release folder is dropped into it")
+
+
+@app.command()
 def sign(
     release: Path = argument("The release folder."),
     key: Path = option("--key", "Private key (.key) made by `dpgm keys create`.", ...),
 ) -> None:
-    """Sign a release that verifies, so that others can tell who vouches for it.
+    """Sign a release that verifies, so that others can tell who vouches for it; several keys may sign.
 
     Example: dpgm sign release --key office.key
     """
-    from dpgm.privacy.signatures import fingerprint, read_private_key
+    from dpgm.privacy.signatures import key_fingerprint, read_private_key
     from dpgm.synthesis.release import sign as sign_release
 
     opened = read_private_key(key)
     sign_release(release, opened)
-    typer.echo(f"{release}: signed by {fingerprint(opened.public_key())}")
+    typer.echo(f"{release}: signed by {key_fingerprint(opened.public_key())}")
 
 
 @keys_app.command("create")
@@ -177,11 +224,11 @@ def keys_create(
     name: Path = argument("Name of the pair: keep NAME.key private, give NAME.pub to recipients."),
 ) -> None:
     """Create a pair of Ed25519 keys to sign releases with."""
-    from dpgm.privacy.signatures import create_keys, fingerprint, read_public_key
+    from dpgm.privacy.signatures import create_keys, key_fingerprint, read_public_key
 
     private, public = create_keys(name)
     typer.echo(f"{private}: keep this one to yourself; whoever has it can sign in your name")
-    typer.echo(f"{public}: hand this one out; its fingerprint is {fingerprint(read_public_key(public))}")
+    typer.echo(f"{public}: hand this one out; its fingerprint is {key_fingerprint(read_public_key(public))}")
 
 
 @ledger_app.command("create")
@@ -327,7 +374,7 @@ def audit(
 
     if data is not None and (only or quick or fits is not None):
         raise UsageError("--only, --quick and --fits are about tiny fits; leave them out with --data.")
-    findings: list[Finding | OneRunFinding] = []
+    findings: list[AuditFinding | OneRunFinding] = []
     with bars(quiet or as_json) as progress:
         if data is not None:
             findings.append(_one_run(data, domain, epsilon, model, canaries, progress))
@@ -360,10 +407,10 @@ def _one_run(
     return audit_one_run(records, epsilon=epsilon, model=model, canaries=canaries, progress=progress)
 
 
-def _show(found: "Finding | OneRunFinding") -> None:
-    from dpgm.audit import Finding
+def _show(found: "AuditFinding | OneRunFinding") -> None:
+    from dpgm.audit import AuditFinding
 
-    if isinstance(found, Finding):
+    if isinstance(found, AuditFinding):
         typer.echo(
             f"{found.configuration}: {found.sentence}; {counted(found.fits, 'fit')} with the canary, {found.fits}"
             f" without, {found.seconds:.0f} s"
@@ -377,6 +424,6 @@ def _show(found: "Finding | OneRunFinding") -> None:
         f"  claimed epsilon {found.epsilon:.2f}, shown at least {found.epsilon_lower:.2f} ({found.share:.0%}): "
         f"{found.verdict}"
     )
-    if isinstance(found, Finding):
+    if isinstance(found, AuditFinding):
         for gate in found.gates:
             typer.echo(f"  {'ok  ' if gate.passed else 'FAIL'}  {gate.name}: {gate.detail}, p = {gate.p:.2g}")

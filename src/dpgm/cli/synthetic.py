@@ -284,7 +284,7 @@ def print_columns(made: "dpgm.Evaluation") -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from dpgm.evaluation.raw_columns import value_text
+    from dpgm.evaluation.raw_columns import figure_text
     from dpgm.evaluation.row_checks import columns_off
     from dpgm.evaluation.words import share_text
 
@@ -298,7 +298,7 @@ def print_columns(made: "dpgm.Evaluation") -> None:
     table.add_column("")
     for column in listed[:_SHOWN_COLUMNS]:
         middles = [
-            value_text(column.kind, side.median) if side.quantiles else ""
+            figure_text(column.kind, side.median) if side.quantiles else ""
             for side in (column.real, column.synthetic)
         ]
         shares = _change(share_text(column.real_mode_share), share_text(column.synthetic_mode_share))

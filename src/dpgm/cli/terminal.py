@@ -99,7 +99,7 @@ def read_stdin(
 
     With `detect_format` the format is guessed from the data, as a curator may; for a fit it must be stated.
     """
-    from dpgm.data.read.opening import spooled
+    from dpgm.data.formats.opening import spooled
 
     pipes = [path for path in paths if is_pipe(path)]
     if not pipes:

@@ -116,7 +116,7 @@ def _allowed(plain: dict[str, Any], fields: Mapping[str, Any]) -> Rule:
     lists_missing = {name for at, name in enumerate(names) if any(row[at] == MISSING for row in distinct)}
 
     def equals(name: str, value: str) -> Condition:
-        condition, missing = one_of(fields[name], [value]), OneOf(name, (None,))
+        condition, missing = has_one_of(fields[name], [value]), OneOf(name, (None,))
         if name in lists_missing and condition != missing:
             return All((condition, Not(missing)))
         return condition
@@ -134,7 +134,7 @@ def value_text(value: object) -> str:
     return MISSING if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def one_of(field: Any, values: Sequence[str]) -> Condition:
+def has_one_of(field: Any, values: Sequence[str]) -> Condition:
     """The condition that a field has one of the values, given as texts; `missing` is a missing value or a label."""
     if not values:
         raise UsageError(f"a condition on the field {field.name!r} lists no value; list at least one.")
@@ -216,7 +216,9 @@ class _Parser:
                 return Not(self._condition(part, depth + 1))
             case ast.Compare(left, [ast.In() | ast.NotIn() as op], [ast.List(listed)]) if listed:
                 field = self._only_field(*self._sum(left))
-                return _negated_if(isinstance(op, ast.NotIn), one_of(field, [self._literal(one) for one in listed]))
+                return _negated_if(
+                    isinstance(op, ast.NotIn), has_one_of(field, [self._literal(one) for one in listed])
+                )
             case ast.Compare(left, [op], [right]) if type(op) in _OPERATORS:
                 return self._comparison(self._sum(left), _OPERATORS[type(op)], right)
         raise self._error()
@@ -277,14 +279,14 @@ class _Parser:
                 raise UsageError(f"the field {field.name!r} holds labels, which have no order; use = or in.")
             if names_field and not self._fields[text].has_labels:
                 raise UsageError(f"{field.name!r} holds labels and {text!r} numbers; they cannot be compared.")
-            made = Same(field.name, text) if names_field else one_of(field, [self._literal(right)])
+            made = Same(field.name, text) if names_field else has_one_of(field, [self._literal(right)])
             return _negated_if(operator == "!=", made)
         # Number and date fields have no text values, so a quoted field name means the field.
         quoted_field = text in self._fields and plain_number(text) is None
         if kind in ("word", "quoted") and not names_field and not quoted_field:
             field = self._only_field(*left)
             if operator in ("=", "!="):
-                return _negated_if(operator == "!=", one_of(field, [text]))
+                return _negated_if(operator == "!=", has_one_of(field, [text]))
             return _compared(field, operator, text)
         terms, constant = _added(left, _scaled(self._sum(right), -1.0))
         for _, name in terms:

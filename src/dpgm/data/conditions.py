@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgm.arrays import Mask
 from dpgm.data.items import flat_column
 from dpgm.data.values import in_column, numbered_row
 from dpgm.errors import UsageError
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from dpgm.data.kinds.base import Field
     from dpgm.data.records import Records
 
-Mask: TypeAlias = NDArray[np.bool_]
 Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
 Terms: TypeAlias = tuple[tuple[float, str], ...]  # a sum of (factor, field name)
 MISSING = "missing"

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dpgm.data.domain import Domain
-from dpgm.data.kinds.base import Cells, label_array
-from dpgm.data.layouts import Layout, Shape
+from dpgm.data.events import Events
+from dpgm.data.kinds.base import Cells, label_array, list_array
+from dpgm.data.layouts import Layout, Shape, free_name
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
 
@@ -26,10 +28,12 @@ def shaped_table(
     """A table of one column per field; for a single item set, lists (basket), one row per item (long) or 0/1 columns.
 
     Column names come from the layout. In the long shape persons are numbered from `first`, and a person without items
-    has one row with a null item.
+    has one row with a null item. A sequence has lists, or in the long shape one row per event in order.
     """
     field = records.domain.item_set
     person, item = (None, None) if layout is None else (layout.person, layout.item)
+    if records.domain.sequence is not None:
+        return _event_table(records, shape, layout, first, rng)
     if field is not None and shape == "wide":
         dense = records.to_dense(np.uint8)
         return pa.table([pa.array(column) for column in dense.T], names=[str(item) for item in field.items])
@@ -43,11 +47,43 @@ def shaped_table(
     return table if field is None else table.rename_columns([item or field.name])
 
 
+def _event_table(
+    records: Records, shape: Shape, layout: Layout | None, first: int, rng: np.random.Generator
+) -> pa.Table:
+    """Lists of events beside the other columns, or one row per event that repeats these."""
+    table, sequence = decode(records, rng=rng), records.domain.sequence
+    assert sequence is not None
+    layout = layout or Layout("long")
+    names = {sequence.name: layout.item or sequence.name}
+    table = table.rename_columns([names.get(name, name) for name in table.column_names])
+    if shape != "long":
+        return table
+    person = free_name(layout.person or "person", [name for name in table.column_names if name != layout.person])
+    lengths = np.zeros(0, dtype=np.int64) if records.events is None else records.events.lengths
+    rows = np.repeat(np.arange(len(records)), np.maximum(lengths, 1))
+    empty = np.repeat(lengths == 0, np.maximum(lengths, 1))
+    events = pa.array(np.cumsum(~empty) - 1, mask=empty)
+    columns = {person: pa.array(rows + first)}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if name in (*names.values(), records.domain.time_column):
+            columns[name] = pc.list_flatten(column).take(events)
+        elif name != person:
+            columns[name] = column.take(pa.array(rows))
+    return pa.table(columns)
+
+
 def decode(records: Records, *, rng: np.random.Generator) -> pa.Table:
-    """A table of one column per field and identifier: lists of labels, categories, drawn numbers, fresh identifiers."""
+    """A table of one column per field and identifier: lists of labels, categories, drawn numbers, fresh identifiers.
+
+    The lists of a sequence's times follow those of its items.
+    """
     if records.decoded is not None:
         return records.decoded
-    domain = records.domain
+    domain, events = records.domain, records.events
+    if domain.sequence is not None and events is None:
+        if len(records):
+            raise UsageError("the records have no events; make them with `Records.of_events`.")
+        events = Events.from_lists([], 1, [] if domain.sequence.time else None)
     others = {field.name: field for field in domain.fields}
     rows = np.repeat(np.arange(len(records)), records.lengths)
     drawn = {}
@@ -56,12 +92,19 @@ def decode(records: Records, *, rng: np.random.Generator) -> pa.Table:
         if len(domain.fields) > 1:
             inside = (records.indices >= block.start) & (records.indices < block.stop)
         codes = records.indices[inside].astype(np.int64) - block.start
-        drawn[field.name] = field.drawn(Cells(codes, rows[inside], len(records)), rng)
+        drawn[field.name] = field.drawn(Cells(codes, rows[inside], len(records), events), rng)
     columns = {field.name: field.finished(drawn, others, rng) for field in domain.fields}
     for _, unread in domain.unread:
         if unread.in_samples:
             columns[unread.name] = unread.fresh(len(records), rng)
-    return pa.table({column.name: columns[column.name] for column in domain.columns if column.name in columns})
+    named = {column.name: columns[column.name] for column in domain.columns if column.name in columns}
+    if domain.sequence is not None and events is not None and domain.time_column is not None:
+        at = 1 + list(named).index(domain.sequence.name)
+        times = domain.sequence.times_drawn(events)
+        timed = [*named.items()]
+        timed.insert(at, (domain.time_column, list_array(events.indptr, times)))
+        named = dict(timed)
+    return pa.table(named)
 
 
 def pandas_frame(table: pa.Table, dtypes: Mapping[str, Any]) -> "pandas.DataFrame":

@@ -40,7 +40,7 @@ from dpgm.data.kinds import (
 )
 from dpgm.data.kinds.items import SetField
 from dpgm.data.labels import MAX_WIDTH, Label
-from dpgm.data.layouts import Layout
+from dpgm.data.layouts import Layout, free_name
 from dpgm.errors import UsageError
 from dpgm.notebook import html_table
 from dpgm.validation import counted, near
@@ -125,8 +125,8 @@ class Domain:
                 "`missing_texts` of the domain must be a list of texts, such as ['NA', '-']; quote them."
             )
         object.__setattr__(self, "missing_texts", tuple(texts))
-        if self.layout is not None and self.item_set is None:
-            raise UsageError("`layout` needs a domain of one item set; leave it out.")
+        if self.layout is not None and self.item_set is None and self.sequence is None:
+            raise UsageError("`layout` needs a domain of one item set, or with a sequence; leave it out.")
         for field in fields:
             field.check_among(by_name)
         if sum(field.as_sequence is not None for field in fields) > 1:
@@ -172,6 +172,15 @@ class Domain:
     def sequence(self) -> ItemSequence | None:
         """The field whose items have an order, which `Records.events` hold; other fields are attributes of a person."""
         return next((found for field in self.fields if (found := field.as_sequence) is not None), None)
+
+    @property
+    def time_column(self) -> str | None:
+        """The name of the column with the times of the sequence, by the layout or `time`; None without times."""
+        if self.layout is not None and self.layout.time is not None:
+            return self.layout.time
+        if self.sequence is None or not self.sequence.time:
+            return None
+        return free_name("time", [column.name for column in self.columns])
 
     @property
     def image(self) -> Image | None:

@@ -9,7 +9,7 @@
       - {name: patient, kind: identifier}
     constraints:             # optional: public rules that every synthetic record meets
       - income = low if age < 18
-    layout: {shape: long, person: user, item: sku}   # optional, for one item set: how samples are written
+    layout: {shape: long, person: user, item: sku}   # optional, for item sets and sequences: how samples are written
 
 In a release, discovered numbers have the kind `shaped`: popular values, edges and weights of fine histogram cells.
 Unknown keys, duplicate keys and YAML tags are refused.
@@ -47,7 +47,7 @@ _NUMBERED = re.compile(
 _NUMBERED_NAME = re.compile(r"(?P<head>.*?)(?P<number>[0-9]{1,6})(?P<tail>[^0-9]*)")
 _MOST_NUMBERED = 100_000
 _FOLDED = 3  # from so many on, fields that differ in the number in their names alone are written as one
-_LAYOUT_KEYS = ("shape", "person", "item")
+_LAYOUT_KEYS = ("shape", "person", "item", "time")
 # Required type of a key's value, and how a message words it; other keys are checked by the field classes.
 _TYPES: dict[str, tuple[Any, str]] = {
     "label": (str | None, "the name of a field"),
@@ -196,26 +196,41 @@ def load_domain(path: str | os.PathLike[str]) -> Domain:
     Raises:
         UsageError: the file is not there, is not a domain, or the domain breaks a rule.
     """
+    plain = read_plain(path, "domain file")
+    try:
+        domain = domain_from_plain(plain)
+        for constraint in domain.constraints:
+            if isinstance(constraint, Rule):
+                check_values(constraint.condition, domain)
+        return domain
+    except UsageError as error:
+        raise type(error)(f"{path}: {error}") from None
+
+
+def read_plain(path: str | os.PathLike[str], what: str) -> object:
+    """The plain values of a YAML or JSON file, such as a domain file; raises UsageError."""
     file = Path(path)
-    parse = _parser(file)
+    _check_ending(file, what)
+    parse = _parse_json if file.suffix == ".json" else _parse_yaml
     try:
         if not file.is_file():
-            raise UsageError(f"{file}: there is no such domain file; check the path.")
+            raise UsageError(f"{file}: there is no such {what}; check the path.")
         if file.stat().st_size > _MAX_BYTES:
-            raise UsageError(f"{file}: is too large for a domain file (over {_MAX_BYTES >> 20} MB).")
+            raise UsageError(f"{file}: is too large for a {what} (over {_MAX_BYTES >> 20} MB).")
         text = file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise UsageError(f"{file}: is not UTF-8 text; save it as UTF-8.") from None
     except OSError as error:
         raise UsageError(f"{file}: cannot be read ({(error.strerror or 'fault').lower()}).") from None
     try:
-        domain = domain_from_plain(parse(text))
-        for constraint in domain.constraints:
-            if isinstance(constraint, Rule):
-                check_values(constraint.condition, domain)
-        return domain
+        return parse(text)
     except UsageError as error:
         raise type(error)(f"{file}: {error}") from None
+
+
+def _check_ending(file: Path, what: str) -> None:
+    if file.suffix not in (".yaml", ".yml", ".json"):
+        raise UsageError(f"{file}: a {what} must end in .yaml, .yml or .json.")
 
 
 def as_domain(domain: DomainLike | None) -> Domain | None:
@@ -241,7 +256,7 @@ def save_domain(domain: Domain, path: str | os.PathLike[str], *, note: str = "",
     With `force=False` an existing file is refused.
     """
     file = Path(path)
-    _parser(file)
+    _check_ending(file, "domain file")
     plain = domain_to_plain(domain)
     if file.suffix == ".json":
         text = json.dumps(plain, indent=1, ensure_ascii=False) + "\n"
@@ -266,14 +281,6 @@ def _yaml_text(plain: dict[str, Any]) -> str:
     return readable if _parse_yaml(readable) == plain else dump(False)
 
 
-def _parser(file: Path) -> Any:
-    if file.suffix == ".json":
-        return _parse_json
-    if file.suffix in (".yaml", ".yml"):
-        return _parse_yaml
-    raise UsageError(f"{file}: a domain file must end in .yaml, .yml or .json.")
-
-
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     plain = dict(pairs)
     if len(plain) < len(pairs):
@@ -291,7 +298,7 @@ def _parse_json(text: str) -> object:
     except json.JSONDecodeError as error:
         raise UsageError(f"line {error.lineno}: is not JSON; correct it.") from None
     except RecursionError:
-        raise UsageError("is nested too deeply for a domain.") from None
+        raise UsageError("is nested too deeply.") from None
 
 
 def _parse_yaml(text: str) -> object:
@@ -319,7 +326,7 @@ def _parse_yaml(text: str) -> object:
         for event in yaml.parse(text, Loader=Strict):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > _MAX_DEPTH:
-                raise UsageError("is nested too deeply for a domain.")
+                raise UsageError("is nested too deeply.")
         return yaml.load(text, Loader=Strict)
     except UsageError:
         raise

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dpgm.data.domain import Domain
 from dpgm.data.kinds.base import CellStyle
-from dpgm.data.open_records import OpenRecords, join_fields
+from dpgm.data.open_records import records_of
 from dpgm.data.records import Records
 from dpgm.data.values import Place, numbered_row
 from dpgm.errors import InputError
@@ -21,7 +21,8 @@ class TableEncoder:
     """Encodes tables, one after the other, as records of one domain.
 
     `missing` are texts that stand for a missing value, besides those of the domain, `strip_suffix` is cut off
-    categories, and `item_separator` separates the items in cells of text.
+    categories, `item_separator` separates the items in cells of text, and `time` is the column with the times of a
+    sequence (by default as the layout of the domain says).
     """
 
     def __init__(
@@ -30,22 +31,24 @@ class TableEncoder:
         missing: Sequence[str] = (),
         strip_suffix: str = "",
         item_separator: str | None = None,
+        time: str | None = None,
     ) -> None:
         self.domain = domain
-        style = CellStyle(("", *missing, *domain.missing_texts), strip_suffix, item_separator)
+        style = CellStyle(
+            ("", *missing, *domain.missing_texts), strip_suffix, item_separator, time or domain.time_column
+        )
+        self._names = [*(field.name for field in domain.fields), *([] if style.time is None else [style.time])]
         others = {field.name: field for field in domain.fields}
         self._readers = [field.reader(style, others) for field in domain.fields]
 
     def encode(self, table: pa.Table, place: Place = numbered_row) -> Records:
         """The records of a table; columns that the domain does not name are ignored."""
         names = set(table.column_names)
-        for field in self.domain.fields:
-            if field.name not in names:
+        for name in self._names:
+            if name not in names:
                 raise InputError(
-                    f"{place(0)}: there is no column {field.name!r}, which the domain names; correct the domain"
+                    f"{place(0)}: there is no column {name!r}, which the domain names; correct the domain"
                     " or the file."
                 )
         columns = [read(table, place) for read in self._readers]
-        if self.domain.is_open:
-            return OpenRecords.of(self.domain, table.num_rows, columns)
-        return join_fields([column.positions for column in columns], table.num_rows, self.domain)
+        return records_of(columns, table.num_rows, self.domain)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.rows import index_dtype, pieces_of, row_pointers, sort_rows, take_rows
+from dpgm.data.stores import MemoryLimit, NumberStore, RowStore
 from dpgm.errors import UsageError
 
 
@@ -153,3 +154,45 @@ def concatenate_events(parts: Sequence[Events]) -> Events:
     )
     lengths = np.concatenate([part.lengths for part in parts])
     return Events(row_pointers(lengths), np.concatenate([part.codes for part in parts]), joined)
+
+
+def in_order(people: NDArray[Any], times: NDArray[np.float64], ranks: NDArray[Any]) -> NDArray[np.int64]:
+    """The numbers of events by person, by time within a person, and by the rank of the item where times are equal.
+
+    Of events that are equal in all three only one is in it. The order in which events are given does not matter.
+
+    >>> in_order(np.array([1, 0, 0, 0, 0]), np.array([0.0, 5.0, 5.0, 5.0, 2.0]), np.array([9, 3, 1, 3, 8])).tolist()
+    [4, 2, 1, 0]
+    """
+    order = np.lexsort((ranks, times, people))
+    is_first = np.ones(len(order), dtype=np.bool_)
+    is_first[1:] = False
+    for keys in (people, times, ranks):
+        in_turn = keys[order]
+        is_first[1:] |= in_turn[1:] != in_turn[:-1]
+    return order[is_first]
+
+
+class EventStore:
+    """Events, appended part by part, that become one: in memory, or mapped from disk beyond the limit."""
+
+    def __init__(self, dtype: Any, timed: bool, memory_limit: MemoryLimit) -> None:
+        half = memory_limit.split(2)
+        self._codes = RowStore(np.dtype(dtype), half)
+        self._times = NumberStore(np.int32, half) if timed else None
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether events were moved to disk."""
+        return self._codes.on_disk or (self._times is not None and self._times.on_disk)
+
+    def append(self, events: Events) -> None:
+        """Append the events of some people."""
+        self._codes.append(events.lengths, events.codes)
+        if self._times is not None and events.times is not None:
+            self._times.append(events.times)
+
+    def finish(self) -> Events:
+        """All events."""
+        indptr, codes = self._codes.finish()
+        return Events(indptr, codes, None if self._times is None else self._times.finish())

@@ -14,13 +14,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgm.arrays import Codes
 from dpgm.data.arrow import Array, DataType, Table, pa, pc
-from dpgm.data.labels import (
-    MAX_LABEL_BYTES,
-    MAX_WIDTH,
-    Codes,
-    Label,
-)
+from dpgm.data.labels import MAX_LABEL_BYTES, MAX_WIDTH, Label
 from dpgm.data.values import Place, as_texts, is_text, object_lists, plain_column, refuse_first
 from dpgm.data.vocabulary import LOOKUP_LIMIT, Vocabulary, drop_negative
 from dpgm.errors import InputError

@@ -4,12 +4,10 @@ from collections.abc import Iterable, Sized
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpgm.errors import ResourceError, UsageError
 
 Label: TypeAlias = str | int
-Codes: TypeAlias = NDArray[np.int64]  # positions within a field, or labels by their number in a vocabulary
 MAX_WIDTH = 10_000_000
 MAX_LABEL_BYTES = 1024
 OTHER = "(other)"  # stands for every value that a field with `other` does not list

@@ -3,6 +3,7 @@
 `Layout` and `Source` hold only what the user stated or a schema says (shape, column names), never contents of a row.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
@@ -22,28 +23,43 @@ def check_shape(shape: str | None) -> Shape | None:
     raise UsageError(f"`shape` must be one of {', '.join(SHAPES)}; got {shape!r}{near(shape, SHAPES)}.")
 
 
+def free_name(name: str, taken: Collection[str]) -> str:
+    """The name, with as many underscores after it as tell it from those that are taken.
+
+    >>> free_name("time", ["station", "time"])
+    'time_'
+    """
+    while name in taken:
+        name += "_"
+    return name
+
+
 @dataclass(frozen=True)
 class Layout:
-    """The shape of item sets in a file, and the names of their columns.
+    """The shape of item sets and sequences in a file, and the names of their columns.
 
     Attributes:
-        shape: `basket` (one row per record), `long` (one row per person and item) or `wide` (a 0/1 column per item).
+        shape: `basket` (one row per record), `long` (one row per person and item) or `wide` (a 0/1 column per item; for
+            a sequence with other columns one row per person, its items a list).
         person: the column of persons (long).
         item: the column of items (long) or of lists (basket); None for a basket file whose lines are lists of items.
+        time: the column of the times, or of any numbers that rise with time, of a sequence; one list per row where
+            items are.
     """
 
     shape: Shape
     person: str | None = None
     item: str | None = None
+    time: str | None = None
 
     def __post_init__(self) -> None:
         if self.shape not in SHAPES:
             raise UsageError(f"the shape of a layout must be one of {', '.join(SHAPES)}.")
-        for name in (self.person, self.item):
-            valid = name is None or (isinstance(name, str) and 0 < len(name) <= _MAX_NAME and "\0" not in name)
-            if not valid:
+        names = [name for name in (self.person, self.item, self.time) if name is not None]
+        for name in names:
+            if not (isinstance(name, str) and 0 < len(name) <= _MAX_NAME and "\0" not in name):
                 raise UsageError("the columns of a layout must be texts.")
-        if self.person is not None and self.person == self.item:
+        if len(set(names)) < len(names):
             raise UsageError("the columns of a layout must differ.")
 
 

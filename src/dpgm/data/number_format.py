@@ -6,13 +6,13 @@ since 0 or since 1970: exact, and one code path for all of them. The tick of a r
 
 import datetime
 import math
-import sys
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgm.arrays import Floats
 from dpgm.data.arrow import Array, pa
 from dpgm.errors import UsageError
 
@@ -21,7 +21,6 @@ _LONGEST_PATTERN = 100
 LARGEST_TICK = 2**52  # whole numbers up to this, and sums of two of them, are exact in double precision
 DISCOVER: Literal["discover"] = "discover"
 
-Floats: TypeAlias = NDArray[np.float64]
 Bound: TypeAlias = float | Literal["discover"]
 Scale: TypeAlias = Literal["auto", "linear", "log"]
 Unit: TypeAlias = Literal["day", "hour", "minute", "second"]
@@ -138,12 +137,6 @@ def is_whole(value: object, low: int, high: int | None = None) -> bool:
     """Whether a value is an integer (not a boolean) from `low` to `high`."""
     whole = isinstance(value, int) and not isinstance(value, bool)
     return whole and low <= value and (high is None or value <= high)  # type: ignore[operator]
-
-
-def is_number(value: object) -> bool:
-    """Whether a value is a number (not a boolean) that fits a finite float."""
-    # A comparison, because converting a huge integer to float would raise.
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def is_pattern(pattern: object) -> bool:

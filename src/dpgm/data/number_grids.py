@@ -17,6 +17,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgm.arrays import Floats
 from dpgm.data.kinds.open_number import OpenNumber
 from dpgm.data.number_format import (
     FIRST_YEAR,
@@ -25,7 +26,6 @@ from dpgm.data.number_format import (
     MOST_PLACES,
     SECONDS,
     UNITS,
-    Floats,
     NumberFormat,
     Scale,
 )

@@ -1,30 +1,32 @@
-"""Columns as a kind of field reads them, before values and bins are known: ticks, codes, or sets of codes.
+"""Columns as a kind of field reads them, before values and bins are known: ticks, codes, sets of codes, or events.
 
 Codes are those of a private `Vocabulary`, or (without one) positions of a closed field.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.data.labels import MAX_WIDTH, Codes
-from dpgm.data.number_format import Floats
+from dpgm.arrays import Codes, Floats
+from dpgm.data.events import Events, EventStore
+from dpgm.data.labels import MAX_WIDTH
 from dpgm.data.rows import take_rows
 from dpgm.data.stores import MemoryLimit, NumberStore, RowStore
 from dpgm.data.vocabulary import Vocabulary
 
 Positions: TypeAlias = tuple[Codes, NDArray[np.int64] | None]  # one per record; or any number, and how many of each
-_Store: TypeAlias = NumberStore | RowStore
+_Store: TypeAlias = NumberStore | RowStore | EventStore
 
 
 class OpenColumn(ABC):
     """One column of records of an open domain; `vocabulary` numbers its labels if they are to be discovered."""
 
     vocabulary: Vocabulary | None = None
+    events: Events | None = None  # of a sequence
 
     @property
     @abstractmethod
@@ -247,6 +249,68 @@ class SetColumn(OpenColumn):
         rows = np.repeat(np.arange(len(self)), np.diff(self.indptr))
         keys = np.sort(rows * MAX_WIDTH + self.codes)
         return int(self.codes.min()) >= 0 and not bool((keys[1:] == keys[:-1]).any())
+
+
+@dataclass(frozen=True, eq=False)
+class EventColumn(OpenColumn):
+    """The events of every record, in order; their distinct codes are its positions."""
+
+    events: Events
+    vocabulary: Vocabulary | None = None
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    @property
+    def _sets(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        return self.events.sets(1 + int(self.events.codes.max(initial=0)))
+
+    @property
+    def positions(self) -> Positions:
+        """The distinct codes of all records, and how many each record has."""
+        indptr, codes = self._sets
+        return codes.astype(np.int64), np.diff(indptr)
+
+    def take(self, rows: NDArray[np.int64]) -> "EventColumn":
+        """The entries at `rows`."""
+        return EventColumn(self.events.take(rows), self.vocabulary)
+
+    def part(self, start: int, stop: int) -> "EventColumn":
+        """The entries [start, stop), sharing memory."""
+        return EventColumn(self.events.rows(start, stop), self.vocabulary)
+
+    def held(self, bounds: tuple[float, float] | None) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """The distinct codes of labels to be discovered."""
+        if self.vocabulary is None:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        indptr, codes = self._sets
+        return np.repeat(np.arange(len(self)), np.diff(indptr)), codes.astype(np.int64)
+
+    def buffers(self) -> Iterator[NDArray[Any]]:
+        """The events and the labels."""
+        yield from self.events.buffers()
+        yield from _bytes_of(self.vocabulary)
+
+    def store(self, limit: MemoryLimit) -> EventStore:
+        """A store of events."""
+        return EventStore(self.events.codes.dtype, self.events.times is not None, limit)
+
+    def append_to(self, store: EventStore) -> None:
+        """Append the events."""
+        store.append(self.events)
+
+    def finished(self, store: EventStore, vocabulary: Vocabulary | None) -> "EventColumn":
+        """The whole column."""
+        return EventColumn(store.finish(), vocabulary)
+
+    def renumbered(self, code_of: NDArray[np.int32]) -> "EventColumn":
+        """The same labels with other codes."""
+        return EventColumn(replace(self.events, codes=code_of[self.events.codes]), self.vocabulary)
+
+    @property
+    def size(self) -> int:
+        """The number of events of all records."""
+        return len(self.events.codes)
 
 
 def _bytes_of(vocabulary: Vocabulary | None) -> Iterator[NDArray[Any]]:

@@ -5,17 +5,18 @@ Numbers are stored as ticks, labels to be discovered as codes of a private vocab
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain
-from dpgm.data.open_columns import OpenColumn, Positions, SetColumn
+from dpgm.data.open_columns import OpenColumn, SetColumn
+from dpgm.data.record_store import stored
 from dpgm.data.records import Records
-from dpgm.data.rows import index_dtype, row_pointers
-from dpgm.data.stores import UNLIMITED, MemoryLimit, RowStore
+from dpgm.data.rows import row_pointers
+from dpgm.data.stores import UNLIMITED, MemoryLimit
 from dpgm.data.vocabulary import Vocabulary, drop_negative
 from dpgm.errors import ResourceError, UsageError
 from dpgm.validation import counted
@@ -116,17 +117,22 @@ class OpenRecords(Records):
         """
         pairs = zip(self.columns, domain.fields, strict=True)
         recoders = [field.recoder(column, fallbacks.get(field.name)) for column, field in pairs]
-        store = RowStore(np.dtype(index_dtype(domain.width)), self.memory_limit)
-        for piece in self.pieces():
+
+        def recoded(piece: OpenRecords) -> Records:
             parts = [recode(column) for column, recode in zip(piece.columns, recoders, strict=True)]
-            records = join_fields(parts, len(piece), domain)
-            store.append(records.lengths, records.indices)
-        return Records(domain, *store.finish())
+            return records_of(parts, len(piece), domain)
+
+        return stored(map(recoded, self.pieces()), domain, self.memory_limit)
 
 
-def join_fields(parts: Sequence[Positions], count: int, domain: Domain) -> Records:
-    """Records from the positions within every field: one per record, or (with lengths) any number per record."""
-    parts = [(codes + at, lengths) for (codes, lengths), at in zip(parts, domain.offsets, strict=True)]
+def records_of(columns: Sequence[OpenColumn], count: int, domain: Domain) -> Records:
+    """Records from one column per field: raw ones if the domain is open, else in the positions of every field."""
+    if domain.is_open:
+        return OpenRecords.of(domain, count, columns)
+    parts = []
+    for column, at in zip(columns, domain.offsets, strict=True):
+        codes, lengths = column.positions
+        parts.append((codes + at, lengths))
     total = np.zeros(count, dtype=np.int64)
     for _, lengths in parts:
         total += 1 if lengths is None else lengths
@@ -140,7 +146,8 @@ def join_fields(parts: Sequence[Positions], count: int, domain: Domain) -> Recor
             before = np.cumsum(lengths) - lengths
             flat[np.arange(len(codes)) + np.repeat(starts - before, lengths)] = codes
             starts = starts + lengths
-    return Records.from_flat(flat, total, domain)
+    events = next((column.events for column in columns if column.events is not None), None)
+    return replace(Records.from_flat(flat, total, domain), events=events)
 
 
 def concatenate_open(parts: Sequence[OpenRecords]) -> OpenRecords:

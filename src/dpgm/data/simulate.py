@@ -17,7 +17,7 @@ from dpgm.data.records import Records, concatenate
 from dpgm.data.rows import index_dtype, row_pointers, sorted_distinct
 from dpgm.validation import whole
 
-BLOCK = 50_000  # people
+PEOPLE_AT_ONCE = 50_000  # people
 _SLOTS = 4096  # quantiles per distribution
 _ROUNDS = 10
 # Shares of a person's visits: near home, near work, with the community; the rest are long trips.
@@ -102,9 +102,9 @@ def simulated_blocks(town: Town, records: int, seed: int) -> Iterator[Records]:
     whole(records=records, at_least=1)
     whole(seed=seed)
     city = City(town)
-    for number, start in enumerate(range(0, records, BLOCK)):
+    for number, start in enumerate(range(0, records, PEOPLE_AT_ONCE)):
         block = simulated_block(town, number, seed, city)
-        yield block.rows(0, records - start) if records - start < BLOCK else block
+        yield block.rows(0, records - start) if records - start < PEOPLE_AT_ONCE else block
 
 
 def simulated_block(town: Town, number: int, seed: int = 0, city: "City | None" = None) -> Records:
@@ -136,12 +136,12 @@ def _length_cdf(town: Town) -> NDArray[np.float64]:
 
 def _people(town: Town, city: City, domain: Domain, rng: np.random.Generator) -> Records:
     """One block of people, each with a drawn number of distinct places."""
-    lengths = np.searchsorted(city.length_cdf, rng.random(BLOCK)) + 1
+    lengths = np.searchsorted(city.length_cdf, rng.random(PEOPLE_AT_ONCE)) + 1
     lengths = np.minimum(lengths, town.longest)
-    lengths[rng.integers(BLOCK)] = town.longest  # so that the longest occurs in every block
-    home = city.homes[rng.integers(_SLOTS, size=BLOCK)]
-    work = city.works[home, rng.integers(_SLOTS, size=BLOCK)]
-    community = city.community[home, rng.integers(_SLOTS, size=BLOCK)]
+    lengths[rng.integers(PEOPLE_AT_ONCE)] = town.longest  # so that the longest occurs in every block
+    home = city.homes[rng.integers(_SLOTS, size=PEOPLE_AT_ONCE)]
+    work = city.works[home, rng.integers(_SLOTS, size=PEOPLE_AT_ONCE)]
+    community = city.community[home, rng.integers(_SLOTS, size=PEOPLE_AT_ONCE)]
 
     def draw(people: NDArray[np.int64], wander: float) -> NDArray[np.int16]:
         slot = rng.integers(_SLOTS, size=len(people))
@@ -154,7 +154,7 @@ def _people(town: Town, city: City, domain: Domain, rng: np.random.Generator) ->
         drawn[mask] = city.favourites[community[people[mask]], slot[mask]]
         return drawn
 
-    everyone = np.arange(BLOCK, dtype=np.int64)
+    everyone = np.arange(PEOPLE_AT_ONCE, dtype=np.int64)
     commuters = everyone[lengths > 1]
     keys = np.concatenate([everyone * town.places + home, commuters * town.places + work[commuters]])
     keys = _fill(sorted_distinct(keys), lengths, draw, town.places, rng)

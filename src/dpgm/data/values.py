@@ -23,7 +23,7 @@ from dpgm.data.rows import row_pointers
 from dpgm.errors import InputError, UsageError
 
 Place: TypeAlias = Callable[[int], str]  # from a row number to the place that messages name
-Reader: TypeAlias = Callable[[Sequence[Any], Place], Array]  # makes a column of Python values
+ValueReader: TypeAlias = Callable[[Sequence[Any], Place], Array]  # makes a column of Python values
 
 _INT64 = 2.0**63
 _PANDAS_MISSING = ("NAType", "NaTType")  # types of pandas' missing values
@@ -247,7 +247,7 @@ def _item_text(value: Any) -> str | None:
     return text
 
 
-def any_type(read: Reader) -> Reader:
+def any_type(read: ValueReader) -> ValueReader:
     """A reader that returns a column of empty structures, which drafts leave out, if `read` refuses the values."""
 
     def reader(values: Sequence[Any], where: Place) -> Array:

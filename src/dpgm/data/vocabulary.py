@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgm.arrays import Codes
 from dpgm.data.arrow import Array, pc
-from dpgm.data.labels import MAX_LABEL_BYTES, MAX_WIDTH, Codes
+from dpgm.data.labels import MAX_LABEL_BYTES, MAX_WIDTH
 from dpgm.errors import ResourceError
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ import shutil
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, TypeAlias
@@ -44,6 +45,7 @@ _DENSE_CELLS = 20_000_000
 _SHEET_ROWS, _SHEET_COLUMNS, _SHEET_TEXT = 1_048_576, 16_384, 32_767  # the limits of Excel
 _NO_CELL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")  # characters that its format does not allow
 _ONE_SHAPE: dict[str, Shape] = {"fimi": "basket", "npz": "wide", "npy": "wide", "idx": "wide", "png": "wide"}
+_SETS = ("npz", "npy", "idx", "png")  # formats in which a record has each item at most once, without order
 _SEEKING = ("npz", "npy", "idx", "png", "xlsx")  # formats that need a complete file, not a stream
 
 
@@ -82,6 +84,8 @@ class RecordWriter:
         self._stream = stream
         self._shape = _shape_for(self._format, domain, check_shape(shape), layout)
         self._layout = layout
+        if domain.sequence is not None:
+            self.domain = replace(domain, layout=layout)
         self._rng = np.random.default_rng() if rng is None else rng
         self._force = force
         self._stack = ExitStack()
@@ -109,6 +113,7 @@ class RecordWriter:
             raise UsageError("a RecordWriter writes inside its `with` block only.")
         if records.domain is not self.domain and records.domain != self.domain:
             raise UsageError("the records have another domain than the writer.")
+        records = replace(records, domain=self.domain)  # whose layout is the one to write
         size = max(1, min(_CHUNK, _DENSE_CELLS // records.width))
         for chunk in records.chunks(size):
             self._append(chunk, self.count)
@@ -160,9 +165,10 @@ class RecordWriter:
         if field is not None and name == "fimi":
             return b"", _render_baskets(field, " ", str)
         without_columns = self._layout is None or (self._layout.shape == "basket" and self._layout.item is None)
+        without_columns &= self.domain.time_column is None
         if field is not None and self._shape == "basket" and without_columns:
             return b"", _render_baskets(field, separator, _csv_cell)
-        if field is not None and self._shape == "wide":
+        if field is not None and self._shape == "wide" and self.domain.sequence is None:
             return _csv_line(field.items, separator), _render_binary_csv(separator)
         header = _csv_line(self._empty_table().column_names, separator)
         return header, lambda records, first: _csv_lines(self._cell_table(records, first), self.domain, separator)
@@ -206,13 +212,14 @@ def _format_for(path: Path, format: str | None, domain: Domain) -> FileFormat:
 
 
 def _shape_for(format: FileFormat, domain: Domain, shape: Shape | None, layout: Layout | None) -> Shape:
-    is_item_set = domain.item_set is not None
     only_shape = _ONE_SHAPE.get(format.name)
+    shapes: list[Shape] = ["basket", "long", "wide"] if domain.item_set is not None else ["wide"]
+    if domain.item_set is None and domain.sequence is not None:
+        shapes.append("long")
     if shape is None:
-        if not is_item_set:
-            return "wide"
-        return only_shape or ("basket" if layout is None else layout.shape)
-    if shape != "wide" and not is_item_set:
+        by_layout = None if layout is None or layout.shape not in shapes else layout.shape
+        return (only_shape if only_shape in shapes else None) or by_layout or shapes[0]
+    if shape not in shapes:
         raise UsageError(f"the shape {shape!r} needs a domain of one item set; write this one with shape 'wide'.")
     if only_shape not in (None, shape):
         raise UsageError(f"the format {format.name} cannot hold the shape {shape!r}; leave the shape out.")
@@ -223,6 +230,10 @@ def _check_fits(path: Path, format: FileFormat, domain: Domain) -> None:
     field = domain.item_set
     if format.name == "json":
         raise UsageError(f"{path}: the format json can only be read; write .csv, .parquet, .jsonl or .dat.")
+    if domain.sequence is not None and (format.name in _SETS or (format.name == "fimi" and domain.time_column)):
+        raise UsageError(
+            f"{path}: the format {format.name} cannot hold the events of a sequence; write .csv, .jsonl or .parquet."
+        )
     if format.name == "fimi" and (field is None or not isinstance(field.items[0], int)):
         raise UsageError(f"{path}: FIMI files hold item numbers only; write .csv, .jsonl or .parquet.")
     if format.name == "png" and path.suffix:
@@ -383,13 +394,15 @@ def _as_written(table: pa.Table, domain: Domain) -> pa.Table:
         field = _field_of_column(name, table, domain)
         if field is not None and (written := field.as_written(table.column(at))) is not None:
             table = table.set_column(at, name, written)
+        if domain.sequence is not None and name == domain.time_column:
+            table = table.set_column(at, name, domain.sequence.times_as_written(table.column(at)))
     return table
 
 
 def _as_cells(table: pa.Table, domain: Domain) -> pa.Table:
     """The table with lists of items as cells, where the domain states what stands between items (else JSON lists)."""
     for at, name in enumerate(table.column_names):
-        field = _field_of_column(name, table, domain)
+        field = domain.sequence if name == domain.time_column else _field_of_column(name, table, domain)
         if field is None or not pa.types.is_nested(table.schema.field(at).type):
             continue
         if (cells := field.as_cells(table.column(at))) is not None:
@@ -399,7 +412,9 @@ def _as_cells(table: pa.Table, domain: Domain) -> pa.Table:
 
 def _field_of_column(name: str, table: pa.Table, domain: Domain) -> Field | None:
     """The field of a column; the layout may name that of the only item set otherwise, and it is the last column."""
-    if domain.item_set is not None:
+    if domain.sequence is not None and domain.layout is not None and name == domain.layout.item:
+        return domain.sequence
+    if domain.item_set is not None and domain.sequence is None:
         return domain.item_set if name == table.column_names[-1] else None
     return next((field for field in domain.fields if field.name == name), None)
 
@@ -447,8 +462,9 @@ def _render_baskets(field: SetField, separator: str, cell: Callable[[Label], str
     texts = pa.array([cell(label) for label in field.items], type=pa.string())
 
     def render(records: Records, _: int) -> bytes:
-        items = texts.take(pa.array(records.indices))
-        lists = pa.ListArray.from_arrays(pa.array(records.indptr.astype(np.int32)), items)
+        events = records.events
+        indptr, codes = (records.indptr, records.indices) if events is None else (events.indptr, events.codes)
+        lists = pa.ListArray.from_arrays(pa.array(indptr.astype(np.int32)), texts.take(pa.array(codes)))
         return _joined(pc.binary_join(lists, separator))
 
     return render

@@ -7,9 +7,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgm.arrays import Floats
 from dpgm.data.kinds.base import ColumnKind
 from dpgm.evaluation.column_pictures import ColumnPicture, column_picture, shares_of, up_to
-from dpgm.evaluation.evidence import Floats, needed_evidence
+from dpgm.evaluation.evidence import needed_evidence
 from dpgm.evaluation.marginals import total_variation
 from dpgm.evaluation.raw_columns import RawColumn
 from dpgm.evaluation.share_gaps import ShareGap

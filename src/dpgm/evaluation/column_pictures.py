@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.evaluation.evidence import Floats
+from dpgm.arrays import Floats
 from dpgm.evaluation.raw_columns import RawColumn
 
 _BARS = 24  # bars of a histogram; more would be too thin on a phone

@@ -17,7 +17,7 @@ from dpgm.evaluation.inputs import check_comparable
 from dpgm.evaluation.marginals import categorical_label, field_codes
 
 TEST_SHARE, MOST_TEST = 0.25, 5_000  # records set aside for testing, where the user gives none
-MOST_ROWS = 20_000  # rows for training a scikit-learn model; more change accuracies little
+MOST_TRAINING_ROWS = 20_000  # rows for training a scikit-learn model; more change accuracies little
 MOST_IMAGES = 60_000  # images for training the network
 CNN_VISITS = 30_000  # training examples shown to the network, repetitions included: about ten seconds on one core
 MOST_EPOCHS = 20  # where there are few training records
@@ -25,7 +25,7 @@ MOST_EPOCHS = 20  # where there are few training records
 TREES, DEPTH, LEAF = 60, 16, 2  # random forest
 ITERATIONS = 300  # logistic regression; it does not converge within fewer
 CHANNELS, HIDDEN = (16, 32), 96  # network for images
-BATCH = 128
+TRAINING_BATCH = 128
 FIRST_RATE, LARGEST_RATE = 1e-3, 3e-3  # learning rates of Adam's one-cycle schedule
 TEST_BATCH = 500  # test images at a time, to limit memory
 
@@ -93,9 +93,9 @@ def _models(seed: int) -> tuple[tuple[str, Any], ...]:
 
 
 def _thin(records: Records, seed: int) -> Records:
-    if len(records) <= MOST_ROWS:
+    if len(records) <= MOST_TRAINING_ROWS:
         return records
-    return records.take(np.sort(np.random.default_rng(seed).permutation(len(records))[:MOST_ROWS]))
+    return records.take(np.sort(np.random.default_rng(seed).permutation(len(records))[:MOST_TRAINING_ROWS]))
 
 
 def _labelled(records: Records, label: int) -> Records:
@@ -155,16 +155,16 @@ def image_accuracy(train: Records, test: Records, *, visits: int = CNN_VISITS, s
             nn.Flatten(), nn.Linear(CHANNELS[1] * pooled_pixels, HIDDEN), nn.ReLU(),
             nn.Linear(HIDDEN, train.domain.fields[label].width),
         )  # fmt: skip
-    steps = max(1, min(visits, MOST_EPOCHS * len(answers)) // BATCH)
+    steps = max(1, min(visits, MOST_EPOCHS * len(answers)) // TRAINING_BATCH)
     optimizer = torch.optim.Adam(network.parameters(), lr=FIRST_RATE)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=LARGEST_RATE, total_steps=steps + 1)
     order = torch.randperm(len(answers), generator=generator)
     at = 0
     for _ in range(steps):
-        if at + BATCH > len(order) and at > 0:
+        if at + TRAINING_BATCH > len(order) and at > 0:
             order, at = torch.randperm(len(answers), generator=generator), 0
-        batch = order[at : at + BATCH]
-        at += BATCH
+        batch = order[at : at + TRAINING_BATCH]
+        at += TRAINING_BATCH
         loss = nn.functional.cross_entropy(network(images[batch].float()), answers[batch])
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]

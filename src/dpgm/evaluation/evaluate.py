@@ -19,7 +19,7 @@ from dpgm.evaluation.copies import copies_of_records, copies_of_rows
 from dpgm.evaluation.counting_queries import Queries
 from dpgm.evaluation.downstream import downstream
 from dpgm.evaluation.file_inputs import file_inputs
-from dpgm.evaluation.findings import RULES
+from dpgm.evaluation.findings import VERDICT_RULES
 from dpgm.evaluation.inputs import (
     Inputs,
     check_comparable,
@@ -30,7 +30,7 @@ from dpgm.evaluation.inputs import (
 from dpgm.evaluation.raw_columns import compared_records, sample_rows
 from dpgm.evaluation.results import ByChance, Counting, DataFacts, DataKind, Evaluation, Learning, Samples
 from dpgm.evaluation.sections import INDEPENDENT as INDEPENDENT
-from dpgm.evaluation.sections import LENGTHS, Metrics
+from dpgm.evaluation.sections import QUERY_LENGTHS, Metrics
 
 SYNTHETIC = "synthetic"  # name of the data under evaluation among the methods; the others are baselines
 ANSWER_ZERO = "answer 0"
@@ -123,8 +123,8 @@ def evaluate_inputs(
     metrics = Metrics()
     queried = sections.query_rows(real, methods, kind, queries, seed, metrics)
     items = sections.items(real, synthetic, methods, kind, metrics)
-    relations = sections.relations_of(inputs, real, synthetic, kind, RULES, seed, metrics)
-    columns = sections.compared_columns(raw, relations.rows, kind, RULES, metrics)
+    relations = sections.relations_of(inputs, real, synthetic, kind, VERDICT_RULES, seed, metrics)
+    columns = sections.compared_columns(raw, relations.rows, kind, VERDICT_RULES, metrics)
     accuracies = metrics("downstream accuracy", downstream, real, synthetic, test, seed)
     chance = {} if kind == "images" else chance_figures(real, len(synthetic), seed)
     return Evaluation(
@@ -159,11 +159,11 @@ def evaluate_inputs(
 
 def summary_table(evaluation: Evaluation) -> tuple[tuple[str, ...], list[tuple[str | float | None, ...]]]:
     """Header and one row per method: errors of popular queries of 1-4 items, and distance of record lengths."""
-    header = ("method", *(f"pop{length}" for length in LENGTHS), "lengths")
+    header = ("method", *(f"pop{length}" for length in QUERY_LENGTHS), "lengths")
     rows: list[tuple[str | float | None, ...]] = []
     counting, variation = evaluation.counting, evaluation.items.length_variation
     for method in (SYNTHETIC, *counting.baselines):
-        errors = [counting.means(length).get(method) for length in LENGTHS]
+        errors = [counting.means(length).get(method) for length in QUERY_LENGTHS]
         rows.append((method, *errors, variation.get(method)))
     return header, rows
 

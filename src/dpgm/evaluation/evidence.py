@@ -9,13 +9,12 @@ have in two samples of one population.
 """
 
 from statistics import NormalDist
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import xlogy
 
-Floats: TypeAlias = NDArray[np.float64]
+from dpgm.arrays import Floats
+
 _STEP = 0.5  # rows by which counts are moved towards each other: whole numbers jump, normal deviates do not
 
 

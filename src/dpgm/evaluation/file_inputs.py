@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from dpgm.data.domain import Domain
+from dpgm.data.formats.opening import Input
 from dpgm.data.inspect.inspection import guess_options, table_columns
 from dpgm.data.read.columns import Chunk
 from dpgm.data.read.declared import Paths
-from dpgm.data.read.opening import Input
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.read.readers import columns_of, columns_of_files, format_name, located, read_files
 from dpgm.data.records import Records
@@ -27,7 +27,7 @@ from dpgm.evaluation.inputs import Inputs, Outside, inputs_of, position_names, w
 from dpgm.evaluation.raw_columns import Notes, RawColumns, is_plain_number, raw_columns
 
 _NAMED = 5  # columns named in a message
-MOST_ROWS = 1_000_000  # raw rows used of a longer file, evenly spread: enough for every figure in the report
+MOST_ROWS_READ = 1_000_000  # raw rows used of a longer file, evenly spread: enough for every figure in the report
 _COLUMNAR = ("csv", "tsv", "parquet", "jsonl")  # formats with named columns
 _JSON = ("jsonl", "json")
 _MATRICES = ("npz", "npy", "idx", "png")  # formats whose positions have no names
@@ -228,7 +228,7 @@ def _thinned(tables: Iterable[pa.Table]) -> pa.Table:
         part = table if step == 1 else table.take(np.arange(first, table.num_rows, step))
         parts.append(part)
         rows_kept += part.num_rows
-        if rows_kept > MOST_ROWS:
+        if rows_kept > MOST_ROWS_READ:
             joined = pa.concat_tables(parts, promote_options="permissive")
             parts = [joined.take(np.arange(0, joined.num_rows, 2))]
             step, rows_kept = 2 * step, parts[0].num_rows

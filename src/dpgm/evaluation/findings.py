@@ -91,7 +91,7 @@ class VerdictRules:
     pixel_difference: Limits = Limits(0.03, 0.08)
 
 
-RULES = VerdictRules()
+VERDICT_RULES = VerdictRules()
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ from itertools import combinations
 
 import numpy as np
 
-from dpgm.evaluation.evidence import Floats, clear, needed_evidence
+from dpgm.arrays import Codes, Floats
+from dpgm.evaluation.evidence import clear, needed_evidence
 from dpgm.evaluation.share_gaps import Gaps, ShareGap, ShareTable, gap_of, largest
-from dpgm.evaluation.traits import Codes, Trait
+from dpgm.evaluation.traits import Trait
 
 _SMALLEST_SHARE, _SMALLEST_ROWS = 0.005, 100  # a group is judged from here on, whichever is less ...
 _FEWEST = 20  # ... but never with fewer rows of both data sets than twice this

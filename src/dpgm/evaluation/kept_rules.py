@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from dpgm.evaluation.evidence import Floats, angles, clear, deviances, needed_evidence, surely
+from dpgm.arrays import Floats
+from dpgm.evaluation.evidence import angles, clear, deviances, needed_evidence, surely
 from dpgm.evaluation.raw_columns import RawColumn
 
 Rule: TypeAlias = Literal["order_of_numbers", "order_of_dates", "sum", "product", "line"]

@@ -28,7 +28,7 @@ from dpgm.data.records import Records
 from dpgm.data.values import DATE_PATTERNS, fitting_patterns, parse_dates
 from dpgm.errors import InputError
 
-Rows: TypeAlias = tuple[tuple[str, ...], ...]
+TextRows: TypeAlias = tuple[tuple[str, ...], ...]
 _Parser: TypeAlias = Callable[[Any], NDArray[np.float64] | None]
 _SECONDS_PER_DAY = 86_400
 _FREE_TEXT = 0.9  # more distinct texts per row are names, ids or free text: there is no distribution to keep
@@ -67,13 +67,13 @@ class RawColumn:
         >>> RawColumn("day", "date", (np.zeros(1), np.zeros(1))).text(31.0)
         '1970-02-01'
         """
-        return self.labels[int(value)] if self.kind == "category" else value_text(self.kind, value)
+        return self.labels[int(value)] if self.kind == "category" else figure_text(self.kind, value)
 
 
-def value_text(kind: ColumnKind, value: float | None) -> str:
+def figure_text(kind: ColumnKind, value: float | None) -> str:
     """A number with thousands separators and as many digits as it needs; days since 1970 as a date.
 
-    >>> value_text("number", 1074.0), value_text("number", 0.12345), value_text("number", 189778.37)
+    >>> figure_text("number", 1074.0), figure_text("number", 0.12345), figure_text("number", 189778.37)
     ('1,074', '0.1235', '189,778')
     """
     if value is None:
@@ -86,7 +86,7 @@ def value_text(kind: ColumnKind, value: float | None) -> str:
 
 
 @dataclass(frozen=True)
-class SetColumn:
+class ListColumn:
     """A column of lists of items in both tables."""
 
     name: str
@@ -163,7 +163,7 @@ def raw_columns(
     return RawColumns(tuple(columns), tuple(left_out))
 
 
-def set_columns(real: pa.Table, synthetic: pa.Table) -> list[SetColumn]:
+def set_columns(real: pa.Table, synthetic: pa.Table) -> list[ListColumn]:
     """The columns that hold lists in both tables."""
     found = []
     for name in real.column_names:
@@ -174,7 +174,7 @@ def set_columns(real: pa.Table, synthetic: pa.Table) -> list[SetColumn]:
             labels, codes = _coded([pc.cast(pc.list_flatten(side), pa.string()) for side in sides])
             lengths = [pc.fill_null(pc.list_value_length(side), 0) for side in sides]
             whole = [length.to_numpy(zero_copy_only=False).astype(np.int64) for length in lengths]
-            found.append(SetColumn(name, labels, list(zip(codes, whole, strict=True))))
+            found.append(ListColumn(name, labels, list(zip(codes, whole, strict=True))))
     return found
 
 
@@ -318,7 +318,7 @@ def _coded(texts: Sequence[pa.Array]) -> tuple[tuple[str, ...], list[NDArray[np.
 
 
 def compared_records(
-    columns: Sequence[RawColumn], sets: Sequence[SetColumn] = (), *, label: str | None = None
+    columns: Sequence[RawColumn], sets: Sequence[ListColumn] = (), *, label: str | None = None
 ) -> tuple[Records, Records]:
     """Both tables as records over a domain made from them; `label` names the column to predict, if there is one."""
     fields: list[Categorical | ItemSet] = []
@@ -394,7 +394,7 @@ def _valid_names(names: Sequence[str]) -> list[str]:
     return result
 
 
-def sample_rows(columns: Sequence[RawColumn], count: int, seed: int) -> tuple[Rows, Rows]:
+def sample_rows(columns: Sequence[RawColumn], count: int, seed: int) -> tuple[TextRows, TextRows]:
     """Random rows of both tables, as texts."""
     random = np.random.default_rng([seed, 13])
     drawn = []

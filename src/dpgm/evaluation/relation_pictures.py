@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpgm.evaluation.evidence import Floats
-from dpgm.evaluation.traits import Cells, Codes, Trait
+from dpgm.arrays import Codes, Floats
+from dpgm.evaluation.traits import Cells, Trait
 
 _MOST_GROUPS = 12  # rows and columns of a picture; the rarest groups are left out
 MOST_PICTURES = 6

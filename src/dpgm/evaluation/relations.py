@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from dpgm.evaluation.evidence import Floats, clear, needed_evidence, surely
+from dpgm.arrays import Floats
+from dpgm.evaluation.evidence import clear, needed_evidence, surely
 from dpgm.evaluation.traits import Cells, Trait
 
 _FEWEST = 20  # rows with both values, on either side; fewer say nothing about a relation

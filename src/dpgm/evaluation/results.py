@@ -20,7 +20,7 @@ from dpgm.evaluation.copies import Copies
 from dpgm.evaluation.counting_queries import Reading
 from dpgm.evaluation.downstream import Accuracy
 from dpgm.evaluation.inputs import Outside, position_names
-from dpgm.evaluation.raw_columns import LeftOut, Rows
+from dpgm.evaluation.raw_columns import LeftOut, TextRows
 from dpgm.notebook import html_table
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Counting:
 
 
 @dataclass(frozen=True)
-class Items:
+class ItemFigures:
     """Single positions (items, values, pixels), pairs and sets of them, and how many items records hold."""
 
     single: marginals.OneWay
@@ -121,7 +121,7 @@ class Learning:
 
 
 @dataclass(frozen=True)
-class Pictures:
+class PictureFigures:
     """Images compared, and the mean images of the labels: real and synthetic."""
 
     figures: marginals.ImageFigures
@@ -142,7 +142,7 @@ class Samples:
 
     real: Records
     synthetic: Records
-    rows: tuple[Rows, Rows] | None
+    rows: tuple[TextRows, TextRows] | None
 
 
 @dataclass(frozen=True)
@@ -163,11 +163,11 @@ class Evaluation:
     data: DataFacts
     columns: tuple[ColumnComparison, ...]  # raw columns of tables
     relations: Relations
-    items: Items
+    items: ItemFigures
     counting: Counting
     learning: Learning
     copies: Copies | None
-    images: Pictures | None
+    images: PictureFigures | None
     chance: ByChance
     samples: Samples
     not_computed: tuple[NotComputed, ...]

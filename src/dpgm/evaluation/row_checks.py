@@ -71,7 +71,7 @@ def check_columns(evaluation: Evaluation, rules: VerdictRules) -> Findings:
         yield graded("columns_match", CLOSE, numbers)
 
 
-def check_shares(evaluation: Evaluation, rules: VerdictRules) -> Findings:
+def check_value_shares(evaluation: Evaluation, rules: VerdictRules) -> Findings:
     """Shares in all rows of what belongs to no column alone: times between dates, and items of lists."""
     if (rows := evaluation.relations.rows) is None:
         return

@@ -26,12 +26,20 @@ from dpgm.evaluation.findings import VerdictRules
 from dpgm.evaluation.inputs import Inputs, columns_of_records
 from dpgm.evaluation.k_marginals import k_marginal_score
 from dpgm.evaluation.raw_columns import RawColumn, RawColumns
-from dpgm.evaluation.results import DataKind, Items, NotComputed, Pictures, QueryRow, Relations, Workload
+from dpgm.evaluation.results import (
+    DataKind,
+    ItemFigures,
+    NotComputed,
+    PictureFigures,
+    QueryRow,
+    Relations,
+    Workload,
+)
 from dpgm.evaluation.share_gaps import ShareGap
 from dpgm.evaluation.trait_makers import traits_of
 
 INDEPENDENT = "independent"  # the default baseline
-LENGTHS = (1, 2, 3, 4)  # of popular queries
+QUERY_LENGTHS = (1, 2, 3, 4)  # of popular queries
 MARGINALS = (2, 3)  # columns of the k-marginal scores
 _SAMPLED_RECORDS = 12
 _MOST_DRAWN = 500_000  # records of the baseline: enough for counts of 0.1 % of them; millions would be slow to draw
@@ -71,7 +79,7 @@ def query_rows(
 ) -> tuple[QueryRow, ...]:
     """Errors of popular, random and the user's own counting queries, by method."""
     workloads: list[tuple[Workload, str, Queries, tuple[Reading, ...]]] = []
-    for length in LENGTHS:
+    for length in QUERY_LENGTHS:
         popular = metrics(f"popular queries of {length} items", popular_queries, real, length, seed=seed)
         if popular is not None:
             workloads.append(("popular", str(length), popular, ("all", "any") if length > 1 else ("all",)))
@@ -104,7 +112,7 @@ def default_baseline(real: Records, epsilon: float, delta: float, seed: int) -> 
 
 def items(
     real: Records, synthetic: Records, methods: Mapping[str, Records], kind: DataKind, metrics: Metrics
-) -> Items:
+) -> ItemFigures:
     """Single items, pairs and sets of them, and lengths of records."""
     lengths = metrics("record lengths", marginals.record_lengths, real, synthetic)
     single = marginals.one_way(real, synthetic)
@@ -116,7 +124,7 @@ def items(
     else:
         co_occurrence = metrics("co-occurrence heat maps", marginals.co_occurrence, real, synthetic)
         frequent_sets = metrics("frequent item sets", marginals.frequent_sets, real, synthetic)
-    return Items(
+    return ItemFigures(
         single=single,
         best=best,
         worst=worst,
@@ -133,10 +141,10 @@ def _length_variation(real: Records, methods: Mapping[str, Records]) -> dict[str
     return {name: marginals.record_lengths(real, records).total_variation for name, records in methods.items()}
 
 
-def pictures(real: Records, synthetic: Records) -> Pictures:
+def pictures(real: Records, synthetic: Records) -> PictureFigures:
     """Figures and mean images of every label."""
     label_images = (marginals.mean_images(real), marginals.mean_images(synthetic))
-    return Pictures(marginals.image_figures(real, synthetic, label_images), label_images)
+    return PictureFigures(marginals.image_figures(real, synthetic, label_images), label_images)
 
 
 def compared_columns(

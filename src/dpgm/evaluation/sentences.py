@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from dpgm.data.labels import OTHER
 from dpgm.evaluation.findings import CLOSE, COPIES, NAMED, ROUGH, USEFUL, Finding
-from dpgm.evaluation.raw_columns import value_text
+from dpgm.evaluation.raw_columns import figure_text
 from dpgm.evaluation.traits import Cells
 from dpgm.evaluation.words import cells_words, listed, of_column, percent, rows_with, share_text, value_words
 from dpgm.validation import counted
@@ -104,7 +104,7 @@ def column_fault(fault: Finding) -> str:
     if fault.kind == "mean":
         return f"the mean is {texts[0]} instead of {texts[1]}"
     days = " days" if about == "date" else ""
-    texts = [f"{value_text('number', value)}{days}" for value in (synthetic, real)]
+    texts = [f"{figure_text('number', value)}{days}" for value in (synthetic, real)]
     return f"the standard deviation is {texts[0]} instead of {texts[1]}"
 
 
@@ -125,7 +125,7 @@ def _share_of_column(cells: Cells, numbers: Mapping[str, float], kind: str) -> s
 
 
 def _value(kind: str | Cells, number: float) -> str:
-    return value_text("date" if kind == "date" else "number", number)
+    return figure_text("date" if kind == "date" else "number", number)
 
 
 def _lacking_columns(found: Finding) -> str:

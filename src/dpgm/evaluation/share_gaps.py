@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.evaluation.evidence import Floats, angles, clear, deviances, needed_evidence, surely
-from dpgm.evaluation.traits import Cells, Codes, Trait
+from dpgm.arrays import Codes, Floats
+from dpgm.evaluation.evidence import angles, clear, deviances, needed_evidence, surely
+from dpgm.evaluation.traits import Cells, Trait
 
 Flags = NDArray[np.bool_]
 

@@ -11,13 +11,13 @@ from itertools import combinations
 
 import numpy as np
 
+from dpgm.arrays import Codes, Floats
 from dpgm.data.kinds.base import ColumnKind
 from dpgm.data.records import Records
-from dpgm.evaluation.evidence import Floats
 from dpgm.evaluation.raw_columns import RawColumn
-from dpgm.evaluation.traits import Codes, Trait, category, ordered
+from dpgm.evaluation.traits import Trait, category, ordered
 
-MOST_ROWS = 100_000  # rows of each side, evenly spread: more would not change what is found
+MOST_ROWS_JUDGED = 100_000  # rows of each side, evenly spread: more would not change what is found
 _MOST_ITEMS = 60  # most frequent items of a list that are compared
 _RARE = 0.005  # share of the rows below which an item is too rare to be compared, unless 100 rows hold it
 _ENOUGH_ROWS = 100
@@ -60,7 +60,7 @@ def _thinned(column: RawColumn) -> RawColumn:
 
 
 def _step(rows: int) -> int:
-    return -(-rows // MOST_ROWS) or 1
+    return -(-rows // MOST_ROWS_JUDGED) or 1
 
 
 def _column_traits(column: RawColumn) -> Iterator[Trait]:

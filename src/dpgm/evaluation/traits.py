@@ -10,12 +10,10 @@ from functools import cached_property
 from typing import Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpgm.arrays import Codes, Floats
 from dpgm.data.kinds.base import ColumnKind
-from dpgm.evaluation.evidence import Floats
 
-Codes: TypeAlias = NDArray[np.int64]
 Aspect: TypeAlias = Literal[
     "values", "weekday", "month", "day", "hour", "rounding", "form", "time", "length", "item"
 ]

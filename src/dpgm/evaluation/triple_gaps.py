@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgm.evaluation.evidence import Floats, angles, clear, deviances, needed_evidence, surely
+from dpgm.arrays import Floats
+from dpgm.evaluation.evidence import angles, clear, deviances, needed_evidence, surely
 from dpgm.evaluation.group_gaps import apart, least_rows
 from dpgm.evaluation.share_gaps import Gaps, ShareGap, largest
 from dpgm.evaluation.traits import Cells, Trait

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from dpgm.evaluation.findings import COPIES, ROUGH, RULES, Finding, Findings, VerdictRules
+from dpgm.evaluation.findings import COPIES, ROUGH, VERDICT_RULES, Finding, Findings, VerdictRules
 from dpgm.evaluation.record_checks import (
     check_copies,
     check_counts,
@@ -26,7 +26,7 @@ from dpgm.evaluation.row_checks import (
     check_power,
     check_relations,
     check_rules,
-    check_shares,
+    check_value_shares,
     columns_off,
     lacking_columns,
 )
@@ -37,7 +37,7 @@ GRADES: tuple[Grade, ...] = ("close", "useful", "rough", "copies")  # by level
 _CHECKS: tuple[Callable[[Evaluation, VerdictRules], Findings], ...] = (
     check_real_not_empty,
     check_columns,
-    check_shares,
+    check_value_shares,
     check_rules,
     check_relations,
     check_groups,
@@ -89,7 +89,7 @@ class Verdict:
         return {"grade": self.grade, "headline": self.headline, "findings": found}
 
 
-def verdict(evaluation: Evaluation, rules: VerdictRules = RULES) -> Verdict:
+def verdict(evaluation: Evaluation, rules: VerdictRules = VERDICT_RULES) -> Verdict:
     """Judge an evaluation: no grade is better than the worst of its findings."""
     findings = [finding for check in _CHECKS for finding in check(evaluation, rules)]
     findings.sort(key=lambda finding: finding.level != COPIES)  # copies come first

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from dpgm.data.kinds.base import ColumnKind
 from dpgm.evaluation.findings import NAMED
-from dpgm.evaluation.raw_columns import value_text
+from dpgm.evaluation.raw_columns import figure_text
 from dpgm.evaluation.traits import Aspect, Cells
 
 _SMALLEST_PERCENT = 0.01  # smaller shares are printed as "under 0.01 %"
@@ -46,7 +46,7 @@ def listed(names: Sequence[str]) -> str:
 
 def value_words(kind: ColumnKind, value: float | str) -> str:
     """A value as text."""
-    return value if isinstance(value, str) else value_text(kind, value)
+    return value if isinstance(value, str) else figure_text(kind, value)
 
 
 def cells_words(cells: Cells) -> str:

@@ -21,7 +21,7 @@ from torch import Tensor
 from dpgm.data.domain import Domain, Image
 from dpgm.data.records import Records, grey_values
 from dpgm.errors import UsageError
-from dpgm.images.rules import RULES, MapRules, Transform
+from dpgm.images.rules import IMAGE_RULES, MapRules, Transform
 
 ALL = slice(None)
 
@@ -99,7 +99,7 @@ class EmbeddingDesign:
     columns: int
     sets: tuple[FeatureSet, ...]
     seed: int = 0
-    map: MapRules = RULES.embedding.map
+    map: MapRules = IMAGE_RULES.embedding.map
 
     def __post_init__(self) -> None:
         if not self.sets or any(feature_set.frequencies < 1 for feature_set in self.sets):

@@ -25,7 +25,7 @@ from dpgm.images.model import (
     Watched,
     initial_parameters,
 )
-from dpgm.images.rules import RULES, ImageFitRules
+from dpgm.images.rules import IMAGE_RULES, ImageFitRules
 from dpgm.kernels.devices import matrix_precision
 
 _MOMENTS = (".mean", ".variance")  # of hidden layers: computed at the end, not learned
@@ -40,7 +40,7 @@ class ImageFitSettings:
     images: int  # per class and step
     parts: int = 1  # a step compares every `parts`-th frequency, in turn
     half_precision: bool = False  # for convolutions
-    rules: ImageFitRules = RULES.fit  # initial parameters and optimiser
+    rules: ImageFitRules = IMAGE_RULES.fit  # initial parameters and optimiser
 
     @classmethod
     def of(cls, domain: Domain, device: torch.device | str, rules: ImageFitRules) -> "ImageFitSettings":

@@ -20,10 +20,10 @@ from dpgm.images.rules import EmbeddingRules, ImageSettings, Transform
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.privacy.calibration import Spend
-from dpgm.statistics.statistic import Words, ask
+from dpgm.statistics.statistic import Descriptions, release
 
-SIZES, EMBEDDING = "class sizes", "mean embedding"
-GRID = 2.0**-26
+CLASS_SIZES, EMBEDDING = "class sizes", "mean embedding"
+EMBEDDING_GRID = 2.0**-26
 _SHRINK = 1 - 2.0**-18  # so that rounding of float32 cosines never makes a norm larger than 1
 _CHUNK = 512
 
@@ -42,10 +42,10 @@ class ImageMeasurements:
 class ClassSizes:
     """Number of records of each class. A record is in one class, so the sensitivity is 1."""
 
-    words: ClassVar[Words] = {SIZES: Measures("measure", "images of each label", "1")}
+    words: ClassVar[Descriptions] = {CLASS_SIZES: Measures("measure", "images of each label", "1")}
 
     layout: ImageLayout
-    name: str = SIZES
+    name: str = CLASS_SIZES
 
     def query(self) -> Query:
         """One number per class."""
@@ -60,7 +60,7 @@ class ClassSizes:
 class MeanEmbedding:
     """Sums of image features over each class. A record adds a vector of norm at most 1 to one class."""
 
-    words: ClassVar[Words] = {
+    words: ClassVar[Descriptions] = {
         EMBEDDING: Measures("measure", "sum of Fourier features of the images of each label", "1")
     }
 
@@ -71,7 +71,7 @@ class MeanEmbedding:
 
     def query(self) -> Query:
         """One row of features per class."""
-        return Query(self._sum, 1.0, (self.layout.classes, self.design.features), grid=GRID)
+        return Query(self._sum, 1.0, (self.layout.classes, self.design.features), grid=EMBEDDING_GRID)
 
     def _sum(self, view: View) -> Tensor:
         features = ImageFeatures(self.design, device=self.device)
@@ -91,14 +91,14 @@ def _chunk_sums(rows: Records, layout: ImageLayout, features: ImageFeatures, dev
     classes = torch.from_numpy(layout.classes_of(rows))
     counted = torch.nonzero(classes >= 0).flatten()
     selected[classes[counted], counted] = 1
-    steps = (features(images.to(device)) * (_SHRINK / GRID)).trunc_()
+    steps = (features(images.to(device)) * (_SHRINK / EMBEDDING_GRID)).trunc_()
     return selected.to(device) @ steps.double()
 
 
 def image_spends(domain: Domain, rules: EmbeddingRules) -> tuple[Spend, ...]:
     """Budget shares of the two releases, the same for every epsilon and number of records."""
     ImageLayout.of(domain)  # refuses domains without an image
-    return (Spend(SIZES, rules.sizes), Spend(EMBEDDING, 1 - rules.sizes))
+    return (Spend(CLASS_SIZES, rules.sizes), Spend(EMBEDDING, 1 - rules.sizes))
 
 
 def embedding_design(domain: Domain, settings: ImageSettings) -> EmbeddingDesign:
@@ -131,8 +131,8 @@ def measure_images(
     Privacy: two Gaussian releases of sensitivity 1 on all records, with the multipliers `noises`.
     """
     layout, design = ImageLayout.of(domain), embedding_design(domain, settings)
-    sizes = ask(gateway, ClassSizes(layout), noises[SIZES])
-    sums = ask(gateway, MeanEmbedding(layout, design, device), noises[EMBEDDING])
+    sizes = release(gateway, ClassSizes(layout), noises[CLASS_SIZES])
+    sums = release(gateway, MeanEmbedding(layout, design, device), noises[EMBEDDING])
     return ImageMeasurements(design, sizes.value, sizes.std, sums.value)
 
 

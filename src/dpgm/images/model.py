@@ -27,7 +27,7 @@ from dpgm.data.domain import Domain
 from dpgm.data.records import Records, concatenate, level_bits
 from dpgm.errors import ArtefactError, UsageError
 from dpgm.images.features import ImageLayout, cosine_images, squared_frequencies
-from dpgm.images.rules import LARGEST_PARAMETER, OUTPUT_DAMPING, RULES, SHARES_OFF, ImageFitRules
+from dpgm.images.rules import IMAGE_RULES, LARGEST_PARAMETER, OUTPUT_DAMPING, ImageFitRules
 from dpgm.strategy.protocol import Generator, check_shares, check_tensors, is_size
 
 Parameters = dict[str, Tensor]
@@ -47,8 +47,8 @@ class ImageArchitecture:
     classes: int
     latent: int
     hidden: tuple[int, ...]
-    radius: float = RULES.fit.radius  # largest frequency of the cosine coefficients of `dct`
-    warp_order: int = RULES.fit.warp_order
+    radius: float = IMAGE_RULES.fit.radius  # largest frequency of the cosine coefficients of `dct`
+    warp_order: int = IMAGE_RULES.fit.warp_order
 
     @classmethod
     def read(cls, plain: Mapping[str, Any], layout: ImageLayout) -> "ImageArchitecture":
@@ -172,7 +172,7 @@ class ImageGenerator(Generator):
         shapes = {"class.shares": (layout.classes,), **sizes.shapes}
         expected = {name: (shape, torch.float32) for name, shape in shapes.items()}
         check_tensors(tensors, expected, -LARGEST_PARAMETER, LARGEST_PARAMETER)
-        check_shares(tensors["class.shares"], SHARES_OFF)
+        check_shares(tensors["class.shares"])
         if any(bool((tensors[name] < 0).any()) for name in shapes if name.endswith(".variance")):
             raise ArtefactError("the image generator holds a negative variance; get the release again.")
         return cls(sizes, tensors, domain)
@@ -220,7 +220,7 @@ def draw_levels(values: Tensor, levels: int, coins: Tensor) -> Tensor:
 
 
 def initial_parameters(
-    sizes: ImageArchitecture, rules: ImageFitRules = RULES.fit, *, generator: torch.Generator
+    sizes: ImageArchitecture, rules: ImageFitRules = IMAGE_RULES.fit, *, generator: torch.Generator
 ) -> Parameters:
     """Random weights, a weak warp, and images that are mostly dark."""
     parameters: Parameters = {}

@@ -11,9 +11,8 @@ from dpgm.strategy.settings import FamilySettings
 
 Transform: TypeAlias = Literal["dct", "gabor", "gabor-middle"]
 
-# Not tuned: a release with larger parameters, or with class shares whose sum is further from 1, is rejected.
+# Not tuned: a release with larger parameters is refused.
 LARGEST_PARAMETER = 1e6
-SHARES_OFF = 1e-4
 # Fixed by the format of releases: the dense network's coefficient of frequency f has weight 1 / (1 + f² / this).
 OUTPUT_DAMPING = 25
 
@@ -113,7 +112,7 @@ class ImageRules:
     fit: ImageFitRules = field(default_factory=ImageFitRules)
 
 
-RULES = ImageRules()
+IMAGE_RULES = ImageRules()
 
 
 @dataclass(frozen=True)
@@ -124,4 +123,4 @@ class ImageSettings(FamilySettings):
     """
 
     large: bool = False
-    rules: ImageRules = RULES
+    rules: ImageRules = IMAGE_RULES

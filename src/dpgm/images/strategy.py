@@ -14,13 +14,13 @@ from torch import Tensor
 from dpgm.data.domain import Domain
 from dpgm.errors import UsageError
 from dpgm.images.fitting import ImageFitSettings, fit_images
-from dpgm.images.measurement import ClassSizes, MeanEmbedding, embedding_design, image_spends, measure_images
+from dpgm.images.measurement import ClassSizes, MeanEmbedding, image_spends, measure_images
 from dpgm.images.model import ImageGenerator
 from dpgm.images.rules import ImageSettings
 from dpgm.mechanisms.gateway import Gateway
-from dpgm.statistics.statistic import in_words
+from dpgm.statistics.statistic import plan_descriptions
+from dpgm.strategy.memory_rules import MemoryRules, Sizes
 from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, RunContext, Strategy
-from dpgm.strategy.rules import CostRules, Sizes, Work
 from dpgm.strategy.settings import Config, FamilySettings, no_settings
 
 
@@ -34,7 +34,7 @@ class ImageStrategy(Strategy):
 
     name = ImageGenerator.kind
     settings_type = ImageSettings
-    measures = in_words(ClassSizes.words, MeanEmbedding.words)
+    measures = plan_descriptions(ClassSizes.words, MeanEmbedding.words)
 
     def refuses(self, config: Config, domain: Domain | None) -> str | None:
         """Refuses domains other than one image with at most a label, and the paper's preset."""
@@ -56,11 +56,9 @@ class ImageStrategy(Strategy):
             raise UsageError("`model` image needs a domain; give the one of the images.")
         return Budget(image_spends(facts.domain, _own(settings).rules.embedding))
 
-    def work(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, costs: CostRules) -> Work:
-        """Estimated time (`image_seconds`) and memory (chunks of features and batches of images)."""
-        assert domain is not None
-        memory = costs.picture_pixel * min(sizes.width, costs.picture_pixels)
-        return Work(image_seconds(sizes, domain, _own(plan.settings.family), costs), memory)
+    def memory(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, rules: MemoryRules) -> float:
+        """Of chunks of features and batches of images."""
+        return rules.picture_pixel * min(sizes.width, rules.picture_pixels)
 
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext
@@ -82,12 +80,3 @@ class ImageStrategy(Strategy):
 
 
 IMAGES = ImageStrategy()
-
-
-def image_seconds(sizes: Sizes, domain: Domain, settings: ImageSettings, costs: CostRules) -> float:
-    """Estimated time of computing the features of every image, and of the steps of the fit."""
-    design = embedding_design(domain, settings)
-    fit = ImageFitSettings.of(domain, "cpu", settings.rules.fit)
-    images = fit.images * fit.network.classes
-    step = costs.picture_step_fixed + costs.picture_step * images * design.features / fit.parts
-    return sizes.records * design.features * costs.picture_feature + fit.steps * step

@@ -4,25 +4,21 @@ A swap exchanges an item of one record for an item of another, so record lengths
 depends on those before it, so it is a loop, compiled by numba; without numba nothing is swapped.
 """
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from dpgm.arrays import AnyArray
 from dpgm.kernels.compiled import compiled
-
-Array = NDArray[Any]
 
 
 @compiled
-def _draw(state: Array, below: int) -> int:
+def _draw(state: AnyArray, below: int) -> int:
     """A number in [0, below) from a linear congruential generator; privacy does not depend on it."""
     state[0] = state[0] * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
     return int((state[0] >> np.uint64(33)) % np.uint64(below))
 
 
 @compiled
-def _others(indptr: Array, items: Array, record: int, left_out: int, found: Array) -> int:
+def _others(indptr: AnyArray, items: AnyArray, record: int, left_out: int, found: AnyArray) -> int:
     """Write the items of a record except one into `found`; returns their number."""
     count = 0
     for place in range(indptr[record], indptr[record + 1]):
@@ -33,7 +29,7 @@ def _others(indptr: Array, items: Array, record: int, left_out: int, found: Arra
 
 
 @compiled
-def _mark(own: Array, count: int, theirs: Array, their_count: int, shared: Array) -> None:
+def _mark(own: AnyArray, count: int, theirs: AnyArray, their_count: int, shared: AnyArray) -> None:
     """Mark the items of a record that the other record has too."""
     for one in range(count):
         shared[one] = False
@@ -44,8 +40,8 @@ def _mark(own: Array, count: int, theirs: Array, their_count: int, shared: Array
 
 @compiled
 def _change(
-    own: Array, count: int, shared: Array, lost: int, won: int, pairs: Array, pair_weights: Array,
-    triples: Array, triple_weights: Array,
+    own: AnyArray, count: int, shared: AnyArray, lost: int, won: int, pairs: AnyArray, pair_weights: AnyArray,
+    triples: AnyArray, triple_weights: AnyArray,
 ) -> float:  # fmt: skip
     """Change of the weighted sum of squared errors if a record loses the item `lost` and gets `won`."""
     change = 0.0
@@ -72,7 +68,7 @@ def _change(
 
 
 @compiled
-def _count(own: Array, count: int, item: int, by: int, pairs: Array, triples: Array) -> None:
+def _count(own: AnyArray, count: int, item: int, by: int, pairs: AnyArray, triples: AnyArray) -> None:
     """Add `by` to the counts of all pairs and triples of `item` with the other items of its record."""
     for one in range(count):
         x = own[one]
@@ -94,8 +90,8 @@ def _count(own: Array, count: int, item: int, by: int, pairs: Array, triples: Ar
 
 @compiled
 def balance(
-    indptr: Array, items: Array, starts: Array, sizes: Array, groups: Array, pairs: Array, pair_weights: Array,
-    triples: Array, triple_weights: Array, sweeps: int, state: Array,
+    indptr: AnyArray, items: AnyArray, starts: AnyArray, sizes: AnyArray, groups: AnyArray, pairs: AnyArray,
+    pair_weights: AnyArray, triples: AnyArray, triple_weights: AnyArray, sweeps: int, state: AnyArray,
 ) -> int:  # fmt: skip
     """Swap items (in place) within each run of records wherever that lowers the error; returns the number of swaps.
 

@@ -5,17 +5,15 @@ and b is at `starts[pair] + a * strides[pair] + b`. Compiled by numba where it i
 pair; sums of whole numbers are the same either way.
 """
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from dpgm.arrays import AnyArray
 from dpgm.kernels.compiled import HAS_NUMBA, compiled
 
-Array = NDArray[Any]
 
-
-def add_pairs(codes: Array, pairs: Array, starts: Array, strides: Array, weights: Array, total: Array) -> None:
+def add_pairs(
+    codes: AnyArray, pairs: AnyArray, starts: AnyArray, strides: AnyArray, weights: AnyArray, total: AnyArray
+) -> None:
     """Add the weight of every row to its cell in the table of every pair, in place.
 
     Args:
@@ -33,7 +31,7 @@ def add_pairs(codes: Array, pairs: Array, starts: Array, strides: Array, weights
         np.add.at(total, start + codes[:, first] * stride + codes[:, second], weights)
 
 
-def read_pairs(codes: Array, pairs: Array, starts: Array, strides: Array, tables: Array) -> Array:
+def read_pairs(codes: AnyArray, pairs: AnyArray, starts: AnyArray, strides: AnyArray, tables: AnyArray) -> AnyArray:
     """(n,): for every row, the sum over the pairs of its cells in their tables."""
     found = np.zeros(len(codes), dtype=tables.dtype)
     if HAS_NUMBA:
@@ -46,7 +44,13 @@ def read_pairs(codes: Array, pairs: Array, starts: Array, strides: Array, tables
 
 @compiled
 def _add(
-    codes: Array, first: Array, second: Array, starts: Array, strides: Array, weights: Array, total: Array
+    codes: AnyArray,
+    first: AnyArray,
+    second: AnyArray,
+    starts: AnyArray,
+    strides: AnyArray,
+    weights: AnyArray,
+    total: AnyArray,
 ) -> None:
     for row in range(len(codes)):
         weight = weights[row]
@@ -57,7 +61,13 @@ def _add(
 
 @compiled
 def _read(
-    codes: Array, first: Array, second: Array, starts: Array, strides: Array, tables: Array, found: Array
+    codes: AnyArray,
+    first: AnyArray,
+    second: AnyArray,
+    starts: AnyArray,
+    strides: AnyArray,
+    tables: AnyArray,
+    found: AnyArray,
 ) -> None:
     for row in range(len(codes)):
         for pair in range(len(first)):

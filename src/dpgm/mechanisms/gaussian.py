@@ -31,7 +31,7 @@ from torch import Tensor
 
 from dpgm.errors import DpgmError, UsageError
 from dpgm.kernels import parallel
-from dpgm.mechanisms.normals import CHUNK, add_normals
+from dpgm.mechanisms.normals import NORMALS_AT_ONCE, add_normals
 from dpgm.mechanisms.query import Query
 from dpgm.mechanisms.randomness import Randomness
 from dpgm.mechanisms.rounded_gaussian import few_rounded_gaussians
@@ -92,7 +92,7 @@ def _add_on_cpu(exact: Tensor, noise: float, sensitivity: float, randomness: Ran
     grid = _grid_of(noise, sensitivity)
     flat = exact.detach().contiguous().view(-1)
     numbers = flat.numpy()  # cutting tensors takes longer than the noise of a small network
-    pieces = [numbers[start : start + CHUNK] for start in range(0, len(numbers), CHUNK)]
+    pieces = [numbers[start : start + NORMALS_AT_ONCE] for start in range(0, len(numbers), NORMALS_AT_ONCE)]
     mine, lengths = slice(None), [flat.numel()]
     if parallel.is_parallel():
         owned = _pieces_of_ranks([len(piece) for piece in pieces], parallel.world_size())

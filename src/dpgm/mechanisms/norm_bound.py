@@ -18,7 +18,7 @@ from dpgm import validation
 from dpgm.errors import ArtefactError, UsageError
 from dpgm.mechanisms.query import Query, View
 
-Rule: TypeAlias = float | Literal["mode"]
+BoundRule: TypeAlias = float | Literal["mode"]
 
 
 def norm_edges(bins: int = 24, low: float = 2.0**-6, high: float = 2.0**12) -> Tensor:
@@ -46,7 +46,9 @@ def norm_query(norms: Callable[[View], Any], edges: Tensor) -> Query:
     return Query(lambda view: norm_histogram(norms(view), edges), 1.0, (len(edges) + 1,), grid=1.0)
 
 
-def norm_bound(counts: list[float], uppers: list[float], quantile: Rule = 0.9, *, spread: float = 0.0) -> float:
+def norm_bound(
+    counts: list[float], uppers: list[float], quantile: BoundRule = 0.9, *, spread: float = 0.0
+) -> float:
     """The upper edge of the fullest bin ("mode") or of the bin of a quantile; the last edge for the last bin.
 
     `spread` is the standard deviation of a count's noise. Norms gather in neighbouring bins, so the quantile is
@@ -56,7 +58,7 @@ def norm_bound(counts: list[float], uppers: list[float], quantile: Rule = 0.9, *
     if quantile == "mode":
         return uppers[min(counts.index(max(counts)), len(uppers) - 1)]
     validation.probability(quantile=quantile)
-    first, stop = _standing_out([count - spread for count in counts])
+    first, stop = _max_sum_run([count - spread for count in counts])
     # The least pinball loss uses all counts; where the running sum first passes the quantile, one noisy count
     # decides.
     inside = counts[first:stop]
@@ -71,7 +73,7 @@ def norm_bound(counts: list[float], uppers: list[float], quantile: Rule = 0.9, *
     return uppers[min(found, len(uppers) - 1)]
 
 
-def _standing_out(counts: list[float]) -> tuple[int, int]:
+def _max_sum_run(counts: list[float]) -> tuple[int, int]:
     """The run [first, stop) of bins with the largest sum."""
     best, running, start, found = -math.inf, 0.0, 0, (0, len(counts))
     for place, count in enumerate(counts):
@@ -99,7 +101,7 @@ class AdaptiveNormBound:
         edges: Tensor,
         *,
         noise: float,
-        quantile: Rule = 0.9,
+        quantile: BoundRule = 0.9,
         decay: float = 0.95,
         start: float = 1.0,
     ) -> None:

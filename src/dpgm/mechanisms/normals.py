@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.mechanisms.randomness import Randomness, WordFiller, Words
+from dpgm.mechanisms.randomness import Randomness, RandomWords, WordFiller
 
-CHUNK = 1 << 16  # normals at a time: their words stay in the cache between the cipher and the kernel
+NORMALS_AT_ONCE = 1 << 16  # normals at a time: their words stay in the cache between the cipher and the kernel
 BELOW_ONE = 1 - 2.0**-53  # so that no radius is zero
-LARGEST = 2.0**63 * BELOW_ONE
-GRID = 2.0**-24  # what draws of records are rounded to: the precision of float32 at 1
+LARGEST_UNIFORM = 2.0**63 * BELOW_ONE
+DRAW_GRID = 2.0**-24  # what draws of records are rounded to: the precision of float32 at 1
 _LIMITS = {np.dtype(kind): float(np.finfo(kind).max) for kind in (np.float32, np.float64)}
 HalfWords: TypeAlias = NDArray[np.uint32]
 
@@ -38,8 +38,8 @@ def add_normals(out: NDArray[Any], std: float, grid: float, randomness: WordFill
     limit = _LIMITS[out.dtype]
     add_pairs = _compiled() or _add_pairs_in_numpy
     finite = True
-    for start in range(0, len(out), CHUNK):
-        part = out[start : start + CHUNK]
+    for start in range(0, len(out), NORMALS_AT_ONCE):
+        part = out[start : start + NORMALS_AT_ONCE]
         half = (len(part) + 1) // 2
         words = _workspace.words[: half + (half + 1) // 2]
         randomness.fill(words)
@@ -56,14 +56,14 @@ class _Workspace(threading.local):
     """A thread's words, so that nothing is allocated from the second call on."""
 
     def __init__(self) -> None:
-        self.words = np.empty(3 * CHUNK // 4, dtype=np.uint64)
+        self.words = np.empty(3 * NORMALS_AT_ONCE // 4, dtype=np.uint64)
 
 
 _workspace = _Workspace()
 
 
 def _add_pairs(
-    radii: Words,
+    radii: RandomWords,
     angles: HalfWords,
     first: NDArray[Any],
     second: NDArray[Any],
@@ -79,7 +79,7 @@ def _add_pairs(
     for i in range(len(second)):
         # The uniform x 2^63, which saves scaling it.
         uniform = float(np.int64(radii[i] >> np.uint64(1))) + 0.5
-        uniform = uniform if uniform < LARGEST else LARGEST
+        uniform = uniform if uniform < LARGEST_UNIFORM else LARGEST_UNIFORM
         # uniform = 2^exponent x part, part / 2^63 in [sqrt(1/2), sqrt(2)); the logarithm of that by the odd series
         # of s, with the coefficients of fdlibm: relative error 2^-58.
         bits = np.float64(uniform).view(np.uint64)
@@ -122,7 +122,7 @@ def _add_pairs(
 
 
 def _add_pairs_in_numpy(
-    radii: Words,
+    radii: RandomWords,
     angles: HalfWords,
     first: NDArray[Any],
     second: NDArray[Any],
@@ -168,6 +168,6 @@ def fill_with_normals(out: Tensor, randomness: Randomness) -> None:
     as well. Words and generator are apart from those of the noise, and every rank has its own.
     """
     if out.device.type == "cpu":
-        add_normals(out.zero_().view(-1).numpy(), 1.0, GRID, randomness.record_words())
+        add_normals(out.zero_().view(-1).numpy(), 1.0, DRAW_GRID, randomness.record_words())
     else:
         out.normal_(generator=randomness.record_generator(out.device))

@@ -34,10 +34,10 @@ from dpgm import validation
 from dpgm.errors import DpgmError
 from dpgm.kernels import parallel
 
-Words: TypeAlias = NDArray[np.uint64]
+RandomWords: TypeAlias = NDArray[np.uint64]
 
 PIECE = 1 << 19  # bytes enciphered at once
-LONGEST = 1 << 35  # bytes per nonce: GCM's counter of 32 bits reaches twice as far
+STREAM_BYTES = 1 << 35  # bytes per nonce: GCM's counter of 32 bits reaches twice as far
 COINS, PIECES = 1, 2  # purposes of streams: Poisson coins; in seeded runs the noise of a sum's pieces
 ALIGNMENT = 4  # addressed words come in multiples of this many
 _LIMITS = (2**16, 2**48, 2**32)  # of purpose, step, block
@@ -72,7 +72,7 @@ class AesWords:
         self._nonce = -1
         self._left = 0
 
-    def fill(self, out: Words) -> None:
+    def fill(self, out: RandomWords) -> None:
         """The next words of the running stream."""
         if not len(out):
             return
@@ -83,14 +83,16 @@ class AesWords:
     def _fill_piece(self, memory: memoryview) -> None:
         if self._left < len(memory):
             self._nonce += 1
-            self._running, self._left = self._stream(self._nonce.to_bytes(12, "big")), LONGEST
+            self._running, self._left = self._stream(self._nonce.to_bytes(12, "big")), STREAM_BYTES
         self._left -= len(memory)
         # Straight into `memory`, but for the last block: the package wants a block of room to spare.
         direct = max(0, len(memory) - 16)
         self._running.update_into(self._zeros[:direct], memory)
         memory[direct:] = self._running.update(self._zeros[: len(memory) - direct])
 
-    def at(self, purpose: int, step: int | Sequence[int], blocks: Sequence[int], count: int, skip: int) -> Words:
+    def at(
+        self, purpose: int, step: int | Sequence[int], blocks: Sequence[int], count: int, skip: int
+    ) -> RandomWords:
         """Words [skip, skip + count) of (purpose, step, block), one row per block; multiples of four."""
         counters = np.empty((len(blocks), count // 2, 2), dtype="<u8")
         counters[:, :, 0] = np.asarray(step, dtype=np.uint64).reshape(-1, 1) | np.uint64(purpose << 48)
@@ -108,11 +110,13 @@ class PhiloxWords:
         self._addressed = np.random.Philox(key=np.frombuffer(key[16:32], dtype=np.uint64))
         self._place = 0  # its counter
 
-    def fill(self, out: Words) -> None:
+    def fill(self, out: RandomWords) -> None:
         """The next words of the running stream."""
         out[:] = self._running.random_raw(len(out))
 
-    def at(self, purpose: int, step: int | Sequence[int], blocks: Sequence[int], count: int, skip: int) -> Words:
+    def at(
+        self, purpose: int, step: int | Sequence[int], blocks: Sequence[int], count: int, skip: int
+    ) -> RandomWords:
         """Words [skip, skip + count) of (purpose, step, block), one row per block; multiples of four."""
         out = np.empty((len(blocks), count), dtype=np.uint64)
         for row, (number, block) in enumerate(
@@ -132,7 +136,7 @@ class PhiloxWords:
 class WordFiller(Protocol):
     """Something that fills an array with fresh words."""
 
-    def fill(self, out: Words) -> None:
+    def fill(self, out: RandomWords) -> None:
         """Fresh words into a contiguous array; nothing is allocated."""
         ...
 
@@ -146,7 +150,7 @@ class Stream:
         self._left = np.empty(0, dtype=np.uint64)
         self._next = 0
 
-    def words(self, count: int) -> Words:
+    def words(self, count: int) -> RandomWords:
         """The next words."""
         if count > len(self._left):
             more = -(-(count - len(self._left)) // ALIGNMENT) * ALIGNMENT
@@ -157,7 +161,7 @@ class Stream:
         taken, self._left = self._left[:count], self._left[count:]
         return taken
 
-    def fill(self, out: Words) -> None:
+    def fill(self, out: RandomWords) -> None:
         """The next words into an array."""
         out[:] = self.words(len(out))
 
@@ -168,7 +172,7 @@ class _RecordWords:
     def __init__(self, source: "Randomness") -> None:
         self._source = source
 
-    def fill(self, out: Words) -> None:
+    def fill(self, out: RandomWords) -> None:
         self._source._fill_for_records(out)
 
 
@@ -205,13 +209,13 @@ class Randomness(ABC):
         if this_process() != self._process:
             self._reset()
 
-    def words(self, count: int) -> Words:
+    def words(self, count: int) -> RandomWords:
         """`count` fresh words, never repeated."""
         out = np.empty(count, dtype=np.uint64)
         self.fill(out)
         return out
 
-    def fill(self, out: Words) -> None:
+    def fill(self, out: RandomWords) -> None:
         """Fresh words into a contiguous array; nothing is allocated."""
         with self._lock:
             self._fresh()
@@ -231,7 +235,7 @@ class Randomness(ABC):
 
     def block_words(
         self, purpose: int, step: int | Sequence[int], blocks: Sequence[int], count: int, skip: int = 0
-    ) -> Words:
+    ) -> RandomWords:
         """Words [skip, skip + count) of streams (purpose, step, block), one row per block; one step, or one each.
 
         The first use in a parallel run is collective (rank 0's key).
@@ -272,7 +276,7 @@ class Randomness(ABC):
         """The same on an accelerator: a generator, kept as long as this object; another one on every rank."""
         return self._generator_on(_RECORDS_ON_DEVICE, torch.device(device))
 
-    def _fill_for_records(self, out: Words) -> None:
+    def _fill_for_records(self, out: RandomWords) -> None:
         with self._lock:
             self._fresh()
             self.names_used.add(self.name)

@@ -30,9 +30,9 @@ from dpgm.errors import UsageError
 from dpgm.mechanisms.randomness import Randomness, this_process
 
 LARGEST_STD = 2.0**45  # beyond it doubles settle too little; nobody needs a grid that fine
-MARGIN = 1e-13  # relative; the error of ndtri in doubles is below 1e-15
-AHEAD = 4096  # values drawn at once for few
-KINDS = 16  # standard deviations remembered
+QUANTILE_MARGIN = 1e-13  # relative; the error of ndtri in doubles is below 1e-15
+VALUES_AHEAD = 4096  # values drawn at once for few
+STDS_KEPT = 16  # standard deviations remembered
 _SIDE = np.uint64(2**63)
 _DEEP = np.uint64(2**20)  # p below 2^-44: the interval is wide against p, let the slow path settle it
 _CHUNK = 1 << 15  # temporaries stay in the cache
@@ -40,7 +40,7 @@ _FAR = 60  # Q(60) < 2^-2000
 
 
 def rounded_gaussian(
-    count: int, std: float, randomness: Randomness, *, margin: float = MARGIN
+    count: int, std: float, randomness: Randomness, *, margin: float = QUANTILE_MARGIN
 ) -> NDArray[np.int64]:
     """`count` independent values of round(N(0, std²)); a larger `margin` sends more of them the slow way."""
     if not 0 < std <= LARGEST_STD:
@@ -69,7 +69,7 @@ _ahead: "weakref.WeakKeyDictionary[Randomness, _Ahead]" = weakref.WeakKeyDiction
 
 def few_rounded_gaussians(count: int, std: float, randomness: Randomness) -> NDArray[np.int64]:
     """The same distribution, for the small histogram of every training step; values are never reused."""
-    if count > AHEAD // 4:
+    if count > VALUES_AHEAD // 4:
         return rounded_gaussian(count, std, randomness)
     ahead = _ahead.get(randomness)
     if ahead is None or ahead.process != this_process():  # a forked child must not repeat its parent's noise
@@ -79,8 +79,8 @@ def few_rounded_gaussians(count: int, std: float, randomness: Randomness) -> NDA
         if left is None:  # the first time nothing is drawn ahead: most are asked for once
             left = rounded_gaussian(count, std, randomness)
         elif len(left) < count:
-            left = rounded_gaussian(AHEAD, std, randomness)
-        if len(ahead.left) >= KINDS:
+            left = rounded_gaussian(VALUES_AHEAD, std, randomness)
+        if len(ahead.left) >= STDS_KEPT:
             ahead.left.clear()
         ahead.left[std] = left[count:]
         return left[:count]

@@ -19,8 +19,12 @@ from numpy.typing import NDArray
 from dpgm.errors import UsageError
 from dpgm.mechanisms.randomness import ALIGNMENT, COINS, Randomness, this_process
 
-BLOCK = 1 << 20  # rows; a stream costs some microseconds to begin, so not smaller; a rank draws blocks whole
-AHEAD = 1 << 16  # words drawn at once: a few cost almost as much as thousands, and a thread hands over less often
+ROWS_PER_STREAM = (
+    1 << 20
+)  # rows; a stream costs some microseconds to begin, so not smaller; a rank draws blocks whole
+WORDS_AHEAD = (
+    1 << 16
+)  # words drawn at once: a few cost almost as much as thousands, and a thread hands over less often
 
 _Samples: TypeAlias = dict[tuple[int, float], NDArray[np.int64]]
 
@@ -42,20 +46,22 @@ def poisson_samples(
         return [np.arange(rows, dtype=np.int64) for _ in steps]
     # A rank without rows still takes part: the first use of the coin key is collective.
     end = max(first_row + rows, first_row + 1)
-    blocks = np.arange(first_row // BLOCK, -(-end // BLOCK))
+    blocks = np.arange(first_row // ROWS_PER_STREAM, -(-end // ROWS_PER_STREAM))
     # One line for every block of every step.
     block, owner = np.tile(blocks, len(steps)), np.repeat(np.arange(len(steps)), len(blocks))
     numbers = np.asarray(steps, dtype=np.int64)
     start, skip = np.zeros(len(block)), 0
     found, owners = [], []
     while len(block):
-        limits = np.minimum(BLOCK, end - block * BLOCK)  # of the last block only the part in question
+        limits = np.minimum(
+            ROWS_PER_STREAM, end - block * ROWS_PER_STREAM
+        )  # of the last block only the part in question
         count = _words_needed(float(limits.max()), rate)
         words = randomness.block_words(COINS, numbers[owner].tolist(), block.tolist(), count, skip)
         skip += count
         positions = np.cumsum(_gaps(words, rate) + 1.0, axis=1) + (start - 1.0)[:, None]
         inside = positions < limits[:, None]
-        where = positions + (block * BLOCK)[:, None]
+        where = positions + (block * ROWS_PER_STREAM)[:, None]
         found.append(where[inside].astype(np.int64))
         owners.append(np.repeat(owner, inside.sum(axis=1)))
         unfinished = inside[:, -1]
@@ -94,7 +100,7 @@ class Coins:
         if this_process() != self._process:  # a forked child has no thread, and must not repeat its parent's coins
             self._forget()
         if (step, rate) not in self._drawn:
-            self._drawn = self._came(step, rate) or self._draw(step, rate)
+            self._drawn = self._prefetched(step, rate) or self._draw(step, rate)
         found = self._drawn.pop((step, rate))
         if not self._drawn and self._last == (step - 1, rate):
             self._thread = self._thread or ThreadPoolExecutor(1, "coins")
@@ -102,7 +108,7 @@ class Coins:
         self._last = (step, rate)
         return found
 
-    def _came(self, step: int, rate: float) -> _Samples | None:
+    def _prefetched(self, step: int, rate: float) -> _Samples | None:
         """What the thread drew, if it was from this step on."""
         coming, self._coming = self._coming, None
         return coming[2].result() if coming is not None and coming[:2] == (step, rate) else None
@@ -117,8 +123,10 @@ class Coins:
     def _steps_at_once(self, rate: float) -> int:
         if not 0 < rate < 1:
             return 1
-        end = self._first_row % BLOCK + self._rows
-        return max(1, AHEAD // ((-(-end // BLOCK) or 1) * _words_needed(min(end, BLOCK), rate)))
+        end = self._first_row % ROWS_PER_STREAM + self._rows
+        return max(
+            1, WORDS_AHEAD // ((-(-end // ROWS_PER_STREAM) or 1) * _words_needed(min(end, ROWS_PER_STREAM), rate))
+        )
 
 
 def _words_needed(rows: float, rate: float) -> int:
@@ -130,4 +138,4 @@ def _words_needed(rows: float, rate: float) -> int:
 def _gaps(words: NDArray[np.uint64], rate: float) -> NDArray[np.float64]:
     """Rows skipped before the next sampled one; a gap that ends past the block is cut to its length."""
     uniform = np.minimum((words.astype(np.float64) + 0.5) * 2.0**-64, 1 - 2.0**-53)
-    return np.minimum(np.floor(np.log1p(-uniform) / math.log1p(-rate)), BLOCK)
+    return np.minimum(np.floor(np.log1p(-uniform) / math.log1p(-rate)), ROWS_PER_STREAM)

@@ -19,10 +19,10 @@ from torch.nn import functional
 
 from dpgm.data.records import Records
 from dpgm.data.rows import row_pointers, take_rows
-from dpgm.networks.model import Block, Layout, Outputs, Views
+from dpgm.networks.model import Outputs, ParameterLayout, Views, WeightMatrix
 
 SMALLEST = 2.0**-126  # of float32 with all its digits
-CHUNK = 1 << 18  # numbers squared in float64 at a time on the CPU, so that they stay in the cache
+SQUARED_AT_ONCE = 1 << 18  # numbers squared in float64 at a time on the CPU, so that they stay in the cache
 CACHE_LINE = 16  # float32 numbers
 
 
@@ -30,7 +30,7 @@ class SparseRecords:
     """Marks the records themselves as the activation, as at the input of a network."""
 
 
-RECORDS: Final = SparseRecords()
+SPARSE_RECORDS: Final = SparseRecords()
 Activation = Tensor | SparseRecords
 
 
@@ -38,7 +38,7 @@ Activation = Tensor | SparseRecords
 class Factor:
     """The per-record gradients of a block: the gradient of record i is (activation_i, 1) outer delta_i."""
 
-    block: Block
+    block: WeightMatrix
     activation: Activation
     delta: Tensor
 
@@ -58,11 +58,11 @@ class Batch(ABC):
     # -- what a network uses -------------------------------------------------------------------------------
 
     @abstractmethod
-    def affine(self, block: Block, activation: Activation) -> Tensor:
+    def affine(self, block: WeightMatrix, activation: Activation) -> Tensor:
         """Product activation @ matrix + bias, with the parameters of each record's network."""
 
     @abstractmethod
-    def backward(self, block: Block, delta: Tensor) -> Tensor:
+    def backward(self, block: WeightMatrix, delta: Tensor) -> Tensor:
         """Product delta @ matrix transposed: the gradient at the block's input."""
 
     def residual(self, logits: Tensor, outputs: Outputs) -> Tensor:
@@ -133,11 +133,11 @@ class Batch(ABC):
         """Squared norms of the records: how many positions each has, (n,) in float64."""
 
     @abstractmethod
-    def _set_products(self, block: Block, left: Tensor, right: Tensor, out: Views) -> None:
+    def _set_products(self, block: WeightMatrix, left: Tensor, right: Tensor, out: Views) -> None:
         """Set every network's block to left' @ right over its records."""
 
     @abstractmethod
-    def _set_record_products(self, block: Block, right: Tensor, out: Views) -> None:
+    def _set_record_products(self, block: WeightMatrix, right: Tensor, out: Views) -> None:
         """The same with (records, 1) on the left."""
 
 
@@ -161,7 +161,7 @@ class SegmentedBatch(Batch):
         self._sizes: list[int] = np.diff(bounds).tolist()
         self._item_sizes: list[int] = np.diff(pointers[bounds]).tolist()
 
-    def affine(self, block: Block, activation: Activation) -> Tensor:
+    def affine(self, block: WeightMatrix, activation: Activation) -> Tensor:
         """Product activation @ matrix + bias, with the parameters of each record's network."""
         out = aligned_rows(self._views.flat, self._count, block.outputs)
         matrices = self._views.matrices[block.name]
@@ -179,7 +179,7 @@ class SegmentedBatch(Batch):
                 torch.mm(part, matrix, out=target)
         return out
 
-    def backward(self, block: Block, delta: Tensor) -> Tensor:
+    def backward(self, block: WeightMatrix, delta: Tensor) -> Tensor:
         """Product delta @ matrix transposed: the gradient at the block's input."""
         out = delta.new_empty(self._count, block.inputs)
         for size, part, matrix, target in zip(
@@ -243,7 +243,7 @@ class SegmentedBatch(Batch):
     def _record_squares(self) -> Tensor:
         return self._pointers.diff().double()
 
-    def _set_products(self, block: Block, left: Tensor, right: Tensor, out: Views) -> None:
+    def _set_products(self, block: WeightMatrix, left: Tensor, right: Tensor, out: Views) -> None:
         for size, part, other, matrix in zip(
             self._sizes, self._parts(left), self._parts(right), out.matrices[block.name], strict=True
         ):
@@ -252,7 +252,7 @@ class SegmentedBatch(Batch):
             else:
                 matrix.zero_()
 
-    def _set_record_products(self, block: Block, right: Tensor, out: Views) -> None:
+    def _set_record_products(self, block: WeightMatrix, right: Tensor, out: Views) -> None:
         for size, part, (rows, starts), matrix in zip(
             self._sizes, self._parts(right), self._transposed, out.matrices[block.name], strict=True
         ):
@@ -278,7 +278,13 @@ class TiledBatch(Batch):
     """
 
     def __init__(
-        self, layout: Layout, parameters: Tensor, owners: Tensor, records: Tensor, unused: Tensor, draws: Tensor
+        self,
+        layout: ParameterLayout,
+        parameters: Tensor,
+        owners: Tensor,
+        records: Tensor,
+        unused: Tensor,
+        draws: Tensor,
     ) -> None:
         super().__init__(draws)
         self._layout, self._models, self._tiles = layout, len(parameters), len(owners)
@@ -286,7 +292,7 @@ class TiledBatch(Batch):
         self._one = self._models == self._tiles == 1
         self._flat = parameters if self._one else parameters.index_select(0, owners)
 
-    def affine(self, block: Block, activation: Activation) -> Tensor:
+    def affine(self, block: WeightMatrix, activation: Activation) -> Tensor:
         """Product activation @ matrix + bias, with the parameters of each record's network."""
         left = self._in_tiles(self._records if isinstance(activation, SparseRecords) else activation)
         matrix = self._layout.weight(self._flat, block)
@@ -294,7 +300,7 @@ class TiledBatch(Batch):
             return torch.bmm(left, matrix).flatten(0, 1)
         return torch.baddbmm(self._layout.bias(self._flat, block), left, matrix).flatten(0, 1)
 
-    def backward(self, block: Block, delta: Tensor) -> Tensor:
+    def backward(self, block: WeightMatrix, delta: Tensor) -> Tensor:
         """Product delta @ matrix transposed: the gradient at the block's input."""
         matrix = self._layout.weight(self._flat, block)
         return torch.bmm(self._in_tiles(delta), matrix.transpose(1, 2)).flatten(0, 1)
@@ -319,7 +325,7 @@ class TiledBatch(Batch):
     def _record_squares(self) -> Tensor:
         return self._records.sum(1, dtype=torch.float64)
 
-    def _set_products(self, block: Block, left: Tensor, right: Tensor, out: Views) -> None:
+    def _set_products(self, block: WeightMatrix, left: Tensor, right: Tensor, out: Views) -> None:
         sums = torch.bmm(self._in_tiles(left).transpose(1, 2), self._in_tiles(right))
         if not self._one:
             # Sum the tiles of each network by a product with zeros and ones: the order of additions is fixed.
@@ -327,11 +333,11 @@ class TiledBatch(Batch):
             sums = (belongs.to(sums) @ sums.flatten(1)).view(self._models, *sums.shape[1:])
         self._layout.matrix(out.flat, block).copy_(sums)
 
-    def _set_record_products(self, block: Block, right: Tensor, out: Views) -> None:
+    def _set_record_products(self, block: WeightMatrix, right: Tensor, out: Views) -> None:
         self._set_products(block, with_one(self._records) if block.bias else self._records, right, out)
 
 
-def autograd_factor(block: Block, loss: Callable[[Tensor, Tensor, Tensor], Tensor], batch: Batch) -> Factor:
+def autograd_factor(block: WeightMatrix, loss: Callable[[Tensor, Tensor, Tensor], Tensor], batch: Batch) -> Factor:
     """The gradient of `loss(parameters (P,), record (m,), draws)` for every record, as one factor.
 
     For any differentiable loss, by torch.func: slower than gradients derived by hand, with the same guarantee. `block`
@@ -351,7 +357,7 @@ def row_squares(values: Tensor) -> Tensor:
     In float32 squares overflow and vanish long before the numbers do, and a norm that is too small lets a record exceed
     its bound.
     """
-    rows = CHUNK // max(values.shape[1], 1) + 1
+    rows = SQUARED_AT_ONCE // max(values.shape[1], 1) + 1
     if values.shape[0] > rows and not values.is_cuda:
         return torch.cat([row_squares(part) for part in torch.split(values, rows)])
     squares: Tensor = torch.linalg.vector_norm(values, dim=1, dtype=torch.float64).square_()

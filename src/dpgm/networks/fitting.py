@@ -47,10 +47,10 @@ from dpgm.networks.vae import VAE
 from dpgm.products.fitting import Targets, fit_moments
 from dpgm.products.strategy import measure
 from dpgm.products.targets import Measurements, moment_targets
-from dpgm.statistics.cluster_counts import CLUSTERS, PROFILES, ClusterProfiles, ClusterSizes
+from dpgm.statistics.cluster_counts import CLUSTER_PROFILES, CLUSTERS, ClusterProfiles, ClusterSizes
 from dpgm.statistics.fourier_features import FourierFeatures
 from dpgm.statistics.item_counts import ITEMS, mean_weight
-from dpgm.statistics.statistic import ask
+from dpgm.statistics.statistic import release
 from dpgm.strategy.protocol import FitPlan, RunContext
 
 BLOCKS = 40  # with a checkpoint, training is charged and saved in this many blocks
@@ -178,7 +178,7 @@ class NetworkFit:
         if self.settings.clusters == 1:
             return torch.ones(1, dtype=torch.float64)
         sizes = ClusterSizes(self.settings.clusters)
-        noisy = ask(self.gateway, sizes, self.plan.noise(sizes.name)).value.double()
+        noisy = release(self.gateway, sizes, self.plan.noise(sizes.name)).value.double()
         return self._shares(noisy)
 
     def _shares(self, noisy_sizes: Tensor) -> Tensor:
@@ -190,11 +190,11 @@ class NetworkFit:
     def _cluster_frequencies(self, profile: Tensor, measured: Measurements | None, weights: Tensor) -> Tensor:
         """Item frequencies of each cluster, (k, m): noisy counts, shrunk toward the profile where noise dominates."""
         k = self.settings.clusters
-        if measured is None or measured.items is None or not self.plan.pays_for(PROFILES):
+        if measured is None or measured.items is None or not self.plan.pays_for(CLUSTER_PROFILES):
             return profile.expand(k, -1)
         weight = mean_weight(measured.items, measured.known)
         statistic = ClusterProfiles(self.domain, k, measured.items.statistic.cap)
-        released = ask(self.gateway, statistic, self.plan.noise(statistic.name))
+        released = release(self.gateway, statistic, self.plan.noise(statistic.name))
         noisy = released.value.double() / weight
         sizes = (weights * self.plan.records).unsqueeze(1)
         # Posterior mean: the prior is the profile with its own size as standard deviation.

@@ -15,12 +15,12 @@ from dpgm.data.rows import index_dtype, row_pointers
 from dpgm.errors import ArtefactError
 from dpgm.networks.model import Model
 from dpgm.networks.rbm import RBM
-from dpgm.networks.rules import LARGEST_PARAMETER, MOST_CLUSTERS, MOST_POINTS, SHARES_OFF
+from dpgm.networks.rules import LARGEST_WEIGHT, MOST_CLUSTERS, MOST_LATENT_POINTS
 from dpgm.networks.vae import VAE
 from dpgm.products.model import Products
 from dpgm.strategy.protocol import check_shares, check_tensors, is_size
 
-CHUNK = 4096  # records generated at a time: their logits stay in the cache
+GENERATED_AT_ONCE = 4096  # records generated at a time: their logits stay in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,7 @@ class Mixture:
         if not isinstance(with_chains, bool) or (with_chains and sizes.get("kind") != RBM.kind):
             raise ArtefactError("the model's architecture is not valid; get the release again.")
         points = sizes.pop("points", None)
-        if points is not None and (sizes.get("kind") != VAE.kind or not is_size(points, MOST_POINTS)):
+        if points is not None and (sizes.get("kind") != VAE.kind or not is_size(points, MOST_LATENT_POINTS)):
             raise ArtefactError("the model's number of latent points is not valid; get the release again.")
         network = next((network for network in networks if network.kind == sizes.get("kind")), None)
         if network is None:
@@ -98,10 +98,10 @@ class Mixture:
         if points is not None:
             expected["points"] = ((clusters, points, sizes["latent"]), torch.float32)
             expected["point_shares"] = ((clusters, points), torch.float32)
-        check_tensors(tensors, expected, -LARGEST_PARAMETER, LARGEST_PARAMETER)
+        check_tensors(tensors, expected, -LARGEST_WEIGHT, LARGEST_WEIGHT)
         weights = tensors["weights"]
         for shares in (weights, tensors.get("point_shares", weights)):
-            check_shares(shares, SHARES_OFF)
+            check_shares(shares)
         chains = tensors.get("chains")
         if chains is not None and bool((chains > 1).any()):
             raise ArtefactError("the model's chains are not zeros and ones.")
@@ -138,9 +138,9 @@ class Mixture:
         counts = torch.bincount(which, minlength=len(weights)).tolist()
         for s, number in enumerate(counts):
             chains = None if self.chains is None else self.chains[s : s + 1]
-            for start in range(0, number, CHUNK):
+            for start in range(0, number, GENERATED_AT_ONCE):
                 logits = self.model.generate(
-                    self.parameters[s : s + 1], chains, min(CHUNK, number - start), generator=generator
+                    self.parameters[s : s + 1], chains, min(GENERATED_AT_ONCE, number - start), generator=generator
                 )
                 columns, lengths = self.model.outputs.draw_sparse(logits, generator=generator)
                 columns = columns.astype(index_dtype(self.domain.width), copy=False)

@@ -33,11 +33,11 @@ from dpgm.strategy.protocol import is_size
 if TYPE_CHECKING:  # `batch` imports this module
     from dpgm.networks.batch import Batch, Factor
 
-RAREST = 1e-6  # frequencies are clamped this far from 0 and 1 before taking logarithms
+RAREST_FREQUENCY = 1e-6  # frequencies are clamped this far from 0 and 1 before taking logarithms
 
 
 @dataclass(frozen=True)
-class Block:
+class WeightMatrix:
     """A matrix (inputs, outputs), with a bias row unless `bias` is False; used once per record."""
 
     name: str
@@ -57,10 +57,10 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Layout:
+class ParameterLayout:
     """Where each block lies in the flat parameters of one network."""
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[WeightMatrix, ...]
 
     @cached_property
     def offsets(self) -> Mapping[str, int]:
@@ -73,16 +73,16 @@ class Layout:
         """P, the number of parameters of one network."""
         return sum(block.size for block in self.blocks)
 
-    def matrix(self, parameters: Tensor, block: Block) -> Tensor:
+    def matrix(self, parameters: Tensor, block: WeightMatrix) -> Tensor:
         """A view (k, rows, outputs) of a block of (k, P) parameters; the bias is its last row."""
         start = self.offsets[block.name]
         return parameters[:, start : start + block.size].view(len(parameters), block.rows, block.outputs)
 
-    def weight(self, parameters: Tensor, block: Block) -> Tensor:
+    def weight(self, parameters: Tensor, block: WeightMatrix) -> Tensor:
         """A view (k, inputs, outputs) of a block's matrix."""
         return self.matrix(parameters, block)[:, : block.inputs]
 
-    def bias(self, parameters: Tensor, block: Block) -> Tensor:
+    def bias(self, parameters: Tensor, block: WeightMatrix) -> Tensor:
         """A view (k, 1, outputs) of a block's bias."""
         return self.matrix(parameters, block)[:, block.inputs :]
 
@@ -90,7 +90,7 @@ class Layout:
 class Views:
     """Every block of (k, P) numbers as one matrix per network; made once, since making views takes time."""
 
-    def __init__(self, layout: Layout, flat: Tensor) -> None:
+    def __init__(self, layout: ParameterLayout, flat: Tensor) -> None:
         self.flat = flat
         self.matrices = {block.name: layout.matrix(flat, block).unbind(0) for block in layout.blocks}
         self.transposed = {
@@ -149,7 +149,7 @@ class Outputs:
 
     def log_odds(self, frequencies: Tensor) -> Tensor:
         """Biases at which outputs have the given frequencies (..., m): logits, or logarithms in a softmax block."""
-        safe = frequencies.clamp(RAREST, 1 - RAREST)
+        safe = frequencies.clamp(RAREST_FREQUENCY, 1 - RAREST_FREQUENCY)
         odds = torch.logit(safe)
         for start, stop in self.softmax:
             shares = safe[..., start:stop] / safe[..., start:stop].sum(-1, keepdim=True)
@@ -201,7 +201,7 @@ class Model(ABC):
 
     @property
     @abstractmethod
-    def layout(self) -> Layout:
+    def layout(self) -> ParameterLayout:
         """The parameter blocks."""
 
     @property

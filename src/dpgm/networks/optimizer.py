@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dpgm import validation
 from dpgm.errors import ArtefactError
-from dpgm.networks.rules import RULES
+from dpgm.networks.rules import NETWORK_RULES
 
 MOMENTS = {"first": "exp_avg", "second": "exp_avg_sq"}  # our names of Adam's state, and torch's
 
@@ -20,7 +20,7 @@ class OptimizerSettings:
     """Adam or plain gradient descent; a constant or cosine rate; weights averaged over the last share of the steps."""
 
     optimizer: Literal["adam", "sgd"] = "adam"
-    learning_rate: float = RULES.learning_rate
+    learning_rate: float = NETWORK_RULES.learning_rate
     schedule: Literal["cosine", "constant"] = "cosine"
     averaged_tail: float = 0.5
 
@@ -49,7 +49,7 @@ class Optimizer:
         if settings.optimizer == "sgd":
             self._descent: torch.optim.Optimizer = torch.optim.SGD([parameters])
             return
-        self._descent = torch.optim.Adam([parameters], betas=RULES.betas, fused=True)
+        self._descent = torch.optim.Adam([parameters], betas=NETWORK_RULES.betas, fused=True)
         self._done = self._done.to(parameters.device)
         self._moments = {name: torch.zeros_like(parameters) for name in MOMENTS}
         state = {theirs: self._moments[ours] for ours, theirs in MOMENTS.items()}

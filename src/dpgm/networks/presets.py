@@ -11,7 +11,7 @@ from dpgm.images.features import ImageLayout
 from dpgm.images.rules import ImageSettings
 from dpgm.images.strategy import IMAGES
 from dpgm.networks.model import Model
-from dpgm.networks.rules import RULES, NetworkRules, NetworkSettings
+from dpgm.networks.rules import NETWORK_RULES, NetworkRules, NetworkSettings
 from dpgm.networks.vae import VAE
 from dpgm.products.rules import ProductRules
 from dpgm.strategy.protocol import PublicFacts
@@ -30,16 +30,16 @@ def preset_settings(
 
 
 def paper_settings(network: type[Model], config: Config, facts: PublicFacts) -> NetworkSettings:
-    """The paper's own choices; where the paper is silent, those of `RULES`."""
-    rate = min(1.0, RULES.paper_batch / max(facts.records, 1))
-    clusters = config.clusters or RULES.paper_clusters
+    """The paper's own choices; where the paper is silent, those of `NETWORK_RULES`."""
+    rate = min(1.0, NETWORK_RULES.paper_batch / max(facts.records, 1))
+    clusters = config.clusters or NETWORK_RULES.paper_clusters
     return NetworkSettings(
         clusters=clusters,
-        cluster_steps=RULES.paper_cluster_steps,
-        latent=RULES.paper_latent,
+        cluster_steps=NETWORK_RULES.paper_cluster_steps,
+        latent=NETWORK_RULES.paper_latent,
         sampling_rate=rate,
-        steps=min(max(1, round(RULES.paper_epochs / rate)), RULES.paper_most_steps),
-        learning_rate=RULES.paper_vae_rate if network is VAE else RULES.paper_rbm_rate / clusters,
+        steps=min(max(1, round(NETWORK_RULES.paper_epochs / rate)), NETWORK_RULES.paper_most_steps),
+        learning_rate=NETWORK_RULES.paper_vae_rate if network is VAE else NETWORK_RULES.paper_rbm_rate / clusters,
         optimizer="adam" if network is VAE else "sgd",
         averaged_tail=0.0,
         norm_quantile=None,
@@ -51,13 +51,13 @@ def paper_settings(network: type[Model], config: Config, facts: PublicFacts) -> 
 def default_settings(network: type[Model], config: Config, facts: PublicFacts) -> NetworkSettings:
     """Our own choices; VAEs of images get one network per label unless a number of clusters is requested."""
     domain = facts.domain
-    rate = min(1.0, max(RULES.least_rate, RULES.batch / max(facts.records, 1)))
+    rate = min(1.0, max(NETWORK_RULES.least_rate, NETWORK_RULES.batch / max(facts.records, 1)))
     by_label = network is VAE and config.clusters is None and IMAGES.refuses(config, domain) is None
     if by_label and domain is not None:
         return NetworkSettings(
             clusters=ImageLayout.of(domain).classes,
             sampling_rate=rate,
-            latent=RULES.image_latent,
+            latent=NETWORK_RULES.image_latent,
             images=ImageSettings(large=torch.cuda.is_available()),
         )
     return NetworkSettings(clusters=config.clusters or default_clusters(facts.records), sampling_rate=rate)
@@ -65,18 +65,18 @@ def default_settings(network: type[Model], config: Config, facts: PublicFacts) -
 
 def default_clusters(records: int) -> int:
     """Number of networks (k): grows with N, since each network learns from its own cluster only."""
-    return min(max(round(records / RULES.records_per_network), 1), RULES.most_networks)
+    return min(max(round(records / NETWORK_RULES.records_per_network), 1), NETWORK_RULES.most_networks)
 
 
 def assumed_mean_length(domain: Domain | None) -> float | None:
     """Items and pixels per record, assumed where the user states nothing; None for tables, which have neither."""
     if domain is None:
-        return RULES.items_per_record
-    return round(float(_assumed_frequencies(domain, RULES).sum()), 6) or None
+        return NETWORK_RULES.items_per_record
+    return round(float(_assumed_frequencies(domain, NETWORK_RULES).sum()), 6) or None
 
 
 def start_frequencies(
-    domain: Domain, mean_length: float | None, rules: NetworkRules = RULES
+    domain: Domain, mean_length: float | None, rules: NetworkRules = NETWORK_RULES
 ) -> NDArray[np.float64]:
     """Public frequencies of all positions: items add up to the mean length, values of a column are uniform."""
     frequencies = _assumed_frequencies(domain, rules)

@@ -24,16 +24,16 @@ from dpgm.errors import ArtefactError, UsageError
 from dpgm.kernels import parallel
 from dpgm.kernels.devices import Recorded, matrix_precision
 from dpgm.mechanisms.gateway import Gateway
-from dpgm.mechanisms.norm_bound import AdaptiveNormBound, Rule, norm_edges, norm_histogram
+from dpgm.mechanisms.norm_bound import AdaptiveNormBound, BoundRule, norm_edges, norm_histogram
 from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.networks.batch import SMALLEST, Batch, Factor
 from dpgm.networks.mixture import Mixture
 from dpgm.networks.model import Model, Views
 from dpgm.networks.optimizer import Optimizer, OptimizerSettings
-from dpgm.networks.rules import RULES
+from dpgm.networks.rules import NETWORK_RULES
 from dpgm.networks.sampled_batches import SampledBatches, SegmentedBatches, TiledBatches
 
-Progress = Callable[[int, int], None]
+StepProgress = Callable[[int, int], None]
 NORM_BINS = 24
 SLACK = 1 + 1e-5  # norms are rounded: clip slightly below the bound rather than slightly above
 NORMS, GRADIENTS = "norms", "gradients"
@@ -55,7 +55,7 @@ class TrainingSettings:
     norm_noise: float | None
     gradient_noise: float
     records: int
-    norm_quantile: Rule = RULES.norm_quantile
+    norm_quantile: BoundRule = NETWORK_RULES.norm_quantile
     norm_bound: float | None = None
     optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
 
@@ -131,7 +131,7 @@ class Trainer:
         self._shape = tuple(parameters.shape)
         self.done = 0
 
-    def run(self, steps: int | None = None, *, progress: Progress | None = None) -> None:
+    def run(self, steps: int | None = None, *, progress: StepProgress | None = None) -> None:
         """Take that many more steps; by default all that are left."""
         left = self.settings.steps - self.done
         with matrix_precision("highest"):  # a norm rounded more coarsely could let a record exceed its bound

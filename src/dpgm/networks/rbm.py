@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from dpgm.data.domain import Domain
-from dpgm.networks.batch import RECORDS, Batch, Factor
-from dpgm.networks.model import Block, Layout, Model
-from dpgm.networks.rules import RULES, NetworkSettings
+from dpgm.networks.batch import SPARSE_RECORDS, Batch, Factor
+from dpgm.networks.model import Model, ParameterLayout, WeightMatrix
+from dpgm.networks.rules import NETWORK_RULES, NetworkSettings
 from dpgm.validation import whole
 
 
@@ -29,9 +29,9 @@ class RBM(Model):
     sweeps from one of them (or from noise).
     """
 
-    hidden: int = RULES.hidden
-    chains: int = RULES.chains
-    sweeps: int = RULES.sweeps
+    hidden: int = NETWORK_RULES.hidden
+    chains: int = NETWORK_RULES.chains
+    sweeps: int = NETWORK_RULES.sweeps
     kind: ClassVar[str] = "rbm"
 
     def __post_init__(self) -> None:
@@ -43,15 +43,19 @@ class RBM(Model):
         return cls(domain, settings.hidden[0])
 
     @cached_property
-    def layout(self) -> Layout:
+    def layout(self) -> ParameterLayout:
         """`weights` is W with the hidden bias c as its last row; `visible` is the visible bias b."""
         width = self.domain.width
-        return Layout((Block("weights", width, self.hidden), Block("visible", width, 1, bias=False)))
+        return ParameterLayout(
+            (WeightMatrix("weights", width, self.hidden), WeightMatrix("visible", width, 1, bias=False))
+        )
 
     def initial(self, clusters: int, *, generator: torch.Generator) -> Tensor:
         """Weights from N(0, 0.01²), zero biases."""
         parameters = torch.zeros((clusters, self.layout.size), device=generator.device)
-        self.layout.weight(parameters, self.layout.blocks[0]).normal_(0.0, RULES.rbm_weights, generator=generator)
+        self.layout.weight(parameters, self.layout.blocks[0]).normal_(
+            0.0, NETWORK_RULES.rbm_weights, generator=generator
+        )
         return parameters
 
     def warm(self, parameters: Tensor, frequencies: Tensor) -> Tensor:
@@ -66,8 +70,11 @@ class RBM(Model):
     def factors(self, batch: Batch) -> Sequence[Factor]:
         """Minus the data phase of a batch: the gradient of the free energy, which is descended."""
         weights, visible = self.layout.blocks
-        delta = batch.affine(weights, RECORDS).sigmoid_().neg_()
-        return [Factor(weights, RECORDS, delta), Factor(visible, RECORDS, delta.new_full((len(delta), 1), -1.0))]
+        delta = batch.affine(weights, SPARSE_RECORDS).sigmoid_().neg_()
+        return [
+            Factor(weights, SPARSE_RECORDS, delta),
+            Factor(visible, SPARSE_RECORDS, delta.new_full((len(delta), 1), -1.0)),
+        ]
 
     def begin(self, clusters: int, *, generator: torch.Generator) -> Tensor:
         """Chains that start from noise, never from records: (clusters, chains, m) of zeros and ones."""

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from dpgm.data.records import Records
 from dpgm.networks.mixture import Mixture
-from dpgm.networks.rules import RULES, NetworkRules
+from dpgm.networks.rules import NETWORK_RULES, NetworkRules
 from dpgm.networks.vae import VAE
 from dpgm.products.fitting import Components, Targets, chances_of, match_moments
 
@@ -29,7 +29,7 @@ def refine_mixture(
     mixture: Mixture,
     records: int,
     targets: Targets,
-    rules: NetworkRules = RULES,
+    rules: NetworkRules = NETWORK_RULES,
     *,
     generator: torch.Generator,
     progress: Callable[[float], None] | None = None,
@@ -68,7 +68,7 @@ def refine_mixture(
 
 
 def calibrate_biases(
-    mixture: Mixture, frequencies: Tensor, rules: NetworkRules = RULES, *, generator: torch.Generator
+    mixture: Mixture, frequencies: Tensor, rules: NetworkRules = NETWORK_RULES, *, generator: torch.Generator
 ) -> Mixture:
     """The mixture with output biases shifted toward item frequencies (m,).
 
@@ -101,7 +101,7 @@ def pretrain(
     parameters: Tensor,
     samples: Records,
     clusters: NDArray[np.int64],
-    rules: NetworkRules = RULES,
+    rules: NetworkRules = NETWORK_RULES,
     *,
     generator: torch.Generator,
     device: torch.device | str = "cpu",

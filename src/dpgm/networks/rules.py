@@ -6,18 +6,16 @@ from typing import Literal
 from dpgm import validation
 from dpgm.errors import UsageError
 from dpgm.images.rules import ImageSettings
-from dpgm.products.rules import RULES as PRODUCT_RULES
+from dpgm.products.rules import PRODUCT_RULES as PRODUCT_RULES
 from dpgm.products.rules import ProductRules
 from dpgm.strategy.protocol import FitPlan
 from dpgm.strategy.settings import FamilySettings
 
-# Not tuned: limits on what a release may hold. Larger parameters and sizes are refused; shares, as float32, may miss a
-# sum of 1 by `SHARES_OFF`.
-LARGEST_PARAMETER = 1e30
+# Not tuned: limits on what a release may hold. Larger parameters and sizes are refused.
+LARGEST_WEIGHT = 1e30
 LARGEST_SIZE = 1_000_000
 MOST_LAYERS = 16
-MOST_CLUSTERS = MOST_POINTS = 100_000
-SHARES_OFF = 1e-3
+MOST_CLUSTERS = MOST_LATENT_POINTS = 100_000
 
 
 @dataclass(frozen=True)
@@ -138,7 +136,7 @@ class ClusteringRules:
     most_features: float = 400.0
 
 
-RULES = NetworkRules()
+NETWORK_RULES = NetworkRules()
 KMEANS = ClusteringRules()
 
 
@@ -149,18 +147,18 @@ class NetworkSettings(FamilySettings):
     clusters: int = 1
     cluster_steps: int = 8
     features: int = 200
-    hidden: tuple[int, ...] = (RULES.hidden,)
-    latent: int = RULES.latent
-    sampling_rate: float = RULES.least_rate
+    hidden: tuple[int, ...] = (NETWORK_RULES.hidden,)
+    latent: int = NETWORK_RULES.latent
+    sampling_rate: float = NETWORK_RULES.least_rate
     steps: int = 2000
-    learning_rate: float = RULES.learning_rate
+    learning_rate: float = NETWORK_RULES.learning_rate
     schedule: Literal["cosine", "constant"] = "cosine"
     optimizer: Literal["adam", "sgd"] = "adam"
     averaged_tail: float = 0.5
-    norm_quantile: float | None = RULES.norm_quantile  # None: the mode of the histogram, as in the paper
+    norm_quantile: float | None = NETWORK_RULES.norm_quantile  # None: the mode of the histogram, as in the paper
     warm_start: bool = True
     calibrate: bool = True
-    rules: NetworkRules = RULES
+    rules: NetworkRules = NETWORK_RULES
     products: ProductRules = PRODUCT_RULES  # for the statistics that networks are pre-trained on and refined to
     images: ImageSettings | None = None  # statistics of images to pre-train on; then there is one network per label
     mean_length: float | None = None  # public; biases start from it where no profile is released

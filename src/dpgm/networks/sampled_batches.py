@@ -22,7 +22,7 @@ from dpgm.networks.batch import Batch, SegmentedBatch, TiledBatch
 from dpgm.networks.model import Model, Views
 
 CPU_LIMIT = 2**28  # bytes of resident records where tiles are used on the CPU: in tests
-CHUNK = 1 << 16  # records made dense at a time
+MADE_DENSE_AT_ONCE = 1 << 16  # records made dense at a time
 
 
 class SampledBatches(Protocol):
@@ -106,8 +106,8 @@ class TiledBatches:
         if size > free:
             return
         dense = torch.zeros((len(records) + 1, records.width), dtype=torch.uint8, device=self._device)
-        for start in range(0, len(records), CHUNK):
-            part = records.rows(start, start + CHUNK)
+        for start in range(0, len(records), MADE_DENSE_AT_ONCE):
+            part = records.rows(start, start + MADE_DENSE_AT_ONCE)
             _write_rows(dense[start : start + len(part)], part, np.arange(len(part)))
         self._resident = dense
 

@@ -17,19 +17,19 @@ from dpgm.networks.fitting import NetworkFit
 from dpgm.networks.kernel_kmeans import KMEANS_WORDS
 from dpgm.networks.mixture import Mixture
 from dpgm.networks.model import Model
-from dpgm.networks.planning import network_budget, network_work
+from dpgm.networks.planning import network_budget, network_memory
 from dpgm.networks.presets import preset_settings
 from dpgm.networks.private_sgd import SGD_WORDS
 from dpgm.networks.rbm import RBM
 from dpgm.networks.rules import NetworkSettings
 from dpgm.networks.vae import VAE
-from dpgm.products.rules import RULES as PRODUCT_RULES
+from dpgm.products.rules import PRODUCT_RULES as PRODUCT_RULES
 from dpgm.products.rules import ProductRules
 from dpgm.products.strategy import PRODUCTS
 from dpgm.statistics.cluster_counts import ClusterProfiles, ClusterSizes
-from dpgm.statistics.statistic import in_words
+from dpgm.statistics.statistic import plan_descriptions
+from dpgm.strategy.memory_rules import MemoryRules, Sizes
 from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, RunContext
-from dpgm.strategy.rules import CostRules, Sizes, Work
 from dpgm.strategy.settings import Config, FamilySettings
 
 
@@ -50,7 +50,7 @@ class NetworkStrategy:
     @property
     def measures(self) -> Mapping[str, Measures]:
         """Every mechanism that a fit may run, in words."""
-        return in_words(
+        return plan_descriptions(
             PRODUCTS.measures, IMAGES.measures, KMEANS_WORDS, ClusterSizes.words, ClusterProfiles.words, SGD_WORDS
         )
 
@@ -81,9 +81,9 @@ class NetworkStrategy:
         sizes = self.network.of(Domain.of_items(1), settings).architecture
         return {"clusters": settings.clusters} | {name: sizes[name] for name in sizes if hasattr(settings, name)}
 
-    def work(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, costs: CostRules) -> Work:
-        """Estimated time and memory."""
-        return network_work(self.network, plan, sizes, domain, costs)
+    def memory(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, rules: MemoryRules) -> float:
+        """Of training (parameters, batch) or of k-means (features), whichever is larger."""
+        return network_memory(self.network, plan, sizes, rules)
 
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from dpgm.data.domain import Domain
-from dpgm.networks.batch import RECORDS, Activation, Batch, Factor
-from dpgm.networks.model import Block, Layout, Model
-from dpgm.networks.rules import RULES, NetworkSettings
+from dpgm.networks.batch import SPARSE_RECORDS, Activation, Batch, Factor
+from dpgm.networks.model import Model, ParameterLayout, WeightMatrix
+from dpgm.networks.rules import NETWORK_RULES, NetworkSettings
 from dpgm.validation import whole
 
 
@@ -25,8 +25,8 @@ from dpgm.validation import whole
 class VAE(Model):
     """A variational autoencoder over a domain: hidden layer sizes of the encoder, and the latent size."""
 
-    hidden: tuple[int, ...] = (RULES.hidden,)
-    latent: int = RULES.latent
+    hidden: tuple[int, ...] = (NETWORK_RULES.hidden,)
+    latent: int = NETWORK_RULES.latent
     kind: ClassVar[str] = "vae"
 
     def __post_init__(self) -> None:
@@ -45,23 +45,23 @@ class VAE(Model):
         return self.latent
 
     @cached_property
-    def layout(self) -> Layout:
+    def layout(self) -> ParameterLayout:
         """The parameter blocks from input to output; `latent` has the mean and the log-variance side by side."""
-        return Layout((*self._encoder, self._heads, *self._decoder))
+        return ParameterLayout((*self._encoder, self._heads, *self._decoder))
 
     @cached_property
-    def _encoder(self) -> tuple[Block, ...]:
+    def _encoder(self) -> tuple[WeightMatrix, ...]:
         sizes = (self.domain.width, *self.hidden)
-        return tuple(Block(f"encoder.{i}", *pair) for i, pair in enumerate(pairwise(sizes)))
+        return tuple(WeightMatrix(f"encoder.{i}", *pair) for i, pair in enumerate(pairwise(sizes)))
 
     @cached_property
-    def _heads(self) -> Block:
-        return Block("latent", self.hidden[-1], 2 * self.latent)
+    def _heads(self) -> WeightMatrix:
+        return WeightMatrix("latent", self.hidden[-1], 2 * self.latent)
 
     @cached_property
-    def _decoder(self) -> tuple[Block, ...]:
+    def _decoder(self) -> tuple[WeightMatrix, ...]:
         sizes = (self.latent, *reversed(self.hidden), self.domain.width)
-        return tuple(Block(f"decoder.{i}", *pair) for i, pair in enumerate(pairwise(sizes)))
+        return tuple(WeightMatrix(f"decoder.{i}", *pair) for i, pair in enumerate(pairwise(sizes)))
 
     def initial(self, clusters: int, *, generator: torch.Generator) -> Tensor:
         """Normal matrices of Glorot's scale, sqrt(2 / (inputs + outputs)), and zero biases.
@@ -90,7 +90,7 @@ class VAE(Model):
     def factors(self, batch: Batch) -> Sequence[Factor]:
         """Forward and backward pass of a batch."""
         # Forward. The inputs of every block are stored for its factor.
-        inputs: list[Activation] = [RECORDS]
+        inputs: list[Activation] = [SPARSE_RECORDS]
         for block in self._encoder:
             inputs.append(batch.affine(block, inputs[-1]).relu_())
         mean, log_variance = batch.affine(self._heads, inputs[-1]).chunk(2, dim=1)
@@ -156,7 +156,7 @@ class VAE(Model):
         divergence = -0.5 * (1 + log_variance - mean.square() - log_variance.exp()).sum(-1)
         return self.outputs.cross_entropy(logits, records) + divergence
 
-    def _layer(self, parameters: Tensor, block: Block, signal: Tensor) -> Tensor:
+    def _layer(self, parameters: Tensor, block: WeightMatrix, signal: Tensor) -> Tensor:
         """Product signal (k, n, inputs) @ matrix + bias, for each network."""
         matrix = self.layout.matrix(parameters, block)
         return torch.baddbmm(matrix[:, -1:], signal, matrix[:, :-1])

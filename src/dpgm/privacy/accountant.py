@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from dpgm import validation
+from dpgm.arrays import Floats
 from dpgm.errors import DpgmError, UsageError
 from dpgm.privacy import cache as disk
 from dpgm.privacy.events import (
@@ -32,13 +33,13 @@ from dpgm.privacy.events import (
 from dpgm.privacy.loss_composition import (
     GRID_TOLERANCE,
     Composed,
-    Envelope,
+    MaxProfile,
     Part,
     TooWideError,
     dominating,
     refined,
 )
-from dpgm.privacy.loss_distribution import Floats, Pair
+from dpgm.privacy.loss_distribution import Pair
 from dpgm.privacy.renyi import delta_from, epsilon_from, renyi_curve
 
 # Goes into certificates; changes whenever figures could.
@@ -66,7 +67,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class _Normal:
+class NormalForm:
     """Events in normal form: one Gaussian, sampled steps, and what runs in parallel branches."""
 
     adjacency: Adjacency
@@ -155,7 +156,7 @@ def cost(
 
     Args:
         mechanisms: mechanisms or events, in any order; those sharing a sample are merged.
-        delta: the probability the guarantee leaves open.
+        delta: the slack in the promise.
         adjacency: add/remove (the same as zero-out, where the number of records is public), or the proved bound
             for replacing a record.
         check: also compute dp-accounting's Renyi figure and compare; searches skip it until their last step.
@@ -169,7 +170,7 @@ def cost(
     0.8341
     """
     validation.probability(delta=delta)
-    normal = _normal_form(mechanisms, adjacency)
+    normal = normal_form(mechanisms, adjacency)
     left = normal.left(delta)
     if normal.is_gaussian:
         rdp = epsilon_from(normal.curve, left)[0]
@@ -189,7 +190,7 @@ def cost(
 
 def search_epsilon(mechanisms: Sequence[Costable], delta: float, tolerance: float) -> float:
     """Epsilon by the privacy loss distribution alone, at most `tolerance` (a share of it) too high; for searches."""
-    normal = _normal_form(mechanisms, Adjacency.ADD_REMOVE)
+    normal = normal_form(mechanisms, Adjacency.ADD_REMOVE)
     delta = normal.left(delta)
     if normal.is_gaussian:
         return gaussian_epsilon(normal.mu, delta)
@@ -197,7 +198,7 @@ def search_epsilon(mechanisms: Sequence[Costable], delta: float, tolerance: floa
     return min(pld, rdp)
 
 
-def _tight_and_renyi(normal: _Normal, delta: float, check: bool) -> tuple[float, float]:
+def _tight_and_renyi(normal: NormalForm, delta: float, check: bool) -> tuple[float, float]:
     pld, grid_error, rdp = normal.tight(delta)
     if check and normal.adjacency is Adjacency.ADD_REMOVE and not normal.parallels:
         witness = _dp_accounting_epsilon(normal, delta)
@@ -215,7 +216,7 @@ def replace_one_epsilon(mechanisms: Sequence[Costable], delta: float) -> float:
 def delta_at(mechanisms: Sequence[Costable], epsilon: float, adjacency: Adjacency = Adjacency.ADD_REMOVE) -> float:
     """The smallest delta for which all mechanisms together cost at most `epsilon`."""
     validation.non_negative(epsilon=epsilon)
-    normal = _normal_form(mechanisms, adjacency)
+    normal = normal_form(mechanisms, adjacency)
     if normal.is_gaussian:
         return min(1.0, gaussian_delta(normal.mu, epsilon) + normal.thresholds)
     renyi = delta_from(normal.curve, epsilon)
@@ -237,7 +238,7 @@ def delta_at(mechanisms: Sequence[Costable], epsilon: float, adjacency: Adjacenc
 
 def profile(mechanisms: Sequence[Costable], delta: float) -> tuple[Composed, ...]:
     """The composed privacy loss in both directions, on a grid fine enough around `delta`; for audits."""
-    normal = _normal_form(mechanisms, Adjacency.ADD_REMOVE)
+    normal = normal_form(mechanisms, Adjacency.ADD_REMOVE)
     delta = normal.left(delta)
     order = epsilon_from(normal.curve, delta)[1]
     return tuple(refined(parts, delta, order - 1).composed for parts in normal.directions())
@@ -287,7 +288,8 @@ def _check_noise(**named: float) -> None:
             raise UsageError(f"`{name}` must be between {SMALLEST_NOISE:g} and {LARGEST_NOISE:g}; got {noise!r}.")
 
 
-def _normal_form(mechanisms: Sequence[Costable], adjacency: Adjacency) -> _Normal:
+def normal_form(mechanisms: Sequence[Costable], adjacency: Adjacency) -> NormalForm:
+    """Mechanisms and events as one Gaussian, sampled steps and parallel branches; raises UsageError."""
     plain = [entry for entry in mechanisms if isinstance(entry, Mechanism)]
     events = [entry for entry in mechanisms if not isinstance(entry, Mechanism)]
     for entry in plain:
@@ -332,15 +334,15 @@ def _normal_form(mechanisms: Sequence[Costable], adjacency: Adjacency) -> _Norma
     if mu_squared == 0 and not steps and not parallels:
         raise UsageError("there is no mechanism to cost; list at least one.")
     added = threshold_delta(thresholds, records=2 if replace else 1)
-    return _Normal(adjacency, mu_squared, tuple(steps), tuple(parallels), added)
+    return NormalForm(adjacency, mu_squared, tuple(steps), tuple(parallels), added)
 
 
 def _branches(parallel: Parallel, remove: bool) -> tuple[Part, ...]:
-    branches = tuple(_normal_form(branch, Adjacency.ADD_REMOVE).pairs(remove) for branch in parallel.branches)
-    return dominating(branches) or (Envelope(branches),)
+    branches = tuple(normal_form(branch, Adjacency.ADD_REMOVE).pairs(remove) for branch in parallel.branches)
+    return dominating(branches) or (MaxProfile(branches),)
 
 
-def _dp_accounting_epsilon(normal: _Normal, delta: float) -> float:
+def _dp_accounting_epsilon(normal: NormalForm, delta: float) -> float:
     """The Renyi figure of an independent implementation. Multipliers are floats: with ints it drops events."""
     import dp_accounting
     from dp_accounting.rdp import RdpAccountant

@@ -20,7 +20,7 @@ from dpgm.privacy.loss_composition import GRID_TOLERANCE
 _LOWEST, _AIM = 1 - 5e-4, 1 - 2e-4
 _COARSE = 5e-3  # relative error of the grid while the search is far from the target
 # Less noise than this protects nothing, and more leaves nothing to see.
-SMALLEST_NOISE, LARGEST_NOISE = 0.1, 1e7
+SMALLEST_PLANNED_NOISE, LARGEST_PLANNED_NOISE = 0.1, 1e7
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def calibrate(
 
     Args:
         epsilon: the target; met from below, within 0.5 %.
-        delta: the probability the guarantee leaves open.
+        delta: the slack in the promise.
         spends: stages on the whole data. Their shares sum to 1, or to less if there is training.
         training: private SGD, if any; it becomes the mechanisms "norms" and "gradients" on the sample "step".
         cache: look the answer up on disk, and keep it there.
@@ -149,11 +149,11 @@ def solve_training(
             reached = search_epsilon((*releases, *mechanisms), delta, GRID_TOLERANCE)
         if reached <= epsilon:
             enough, best = noise, mechanisms
-            if reached >= epsilon * _LOWEST or noise <= SMALLEST_NOISE:
+            if reached >= epsilon * _LOWEST or noise <= SMALLEST_PLANNED_NOISE:
                 return mechanisms
         else:
             too_little = noise
-            if noise >= LARGEST_NOISE:
+            if noise >= LARGEST_PLANNED_NOISE:
                 break
         if best is not None and enough <= too_little * (1 + 1e-6):
             return best  # rounding the multipliers up leaves nothing in between
@@ -168,13 +168,13 @@ def solve_training(
             proposal = math.sqrt(max(too_little, noise / 4) * min(enough, noise * 4))
         noise = _clamped(proposal)
     raise UsageError(
-        f"no noise up to {LARGEST_NOISE:g} meets `epsilon` = {epsilon} at `delta` = {delta}; "
+        f"no noise up to {LARGEST_PLANNED_NOISE:g} meets `epsilon` = {epsilon} at `delta` = {delta}; "
         "ask for a larger epsilon, or train for fewer steps at a smaller sampling rate."
     )
 
 
 def _clamped(noise: float) -> float:
-    return min(max(noise, SMALLEST_NOISE), LARGEST_NOISE)
+    return min(max(noise, SMALLEST_PLANNED_NOISE), LARGEST_PLANNED_NOISE)
 
 
 def _check(epsilon: float, delta: float, spends: Sequence[Spend], training: Training | None) -> None:

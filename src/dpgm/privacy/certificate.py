@@ -5,40 +5,74 @@ the other files of the release by their SHA-256. Reading is strict: a key too ma
 an unknown format version is refused, because a certificate that is half understood promises nothing.
 """
 
+import datetime
 import json
-import math
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from dpgm.errors import ArtefactError
+from dpgm.errors import ArtefactError, UsageError
 from dpgm.notebook import html_table
 from dpgm.privacy.events import LARGEST_NOISE, SMALLEST_NOISE, Adjacency, Mechanism
+from dpgm.privacy.odds import Odds
+from dpgm.privacy.strict_json import LARGEST_DOCUMENT, exact_keys, number, strict_json, strings, typed
 from dpgm.privacy.untrusted_files import ReleaseFolder
 
-FORMAT = 2  # 2: the plan's public settings are part of it
-LARGEST_CERTIFICATE = 4 * 2**20  # bytes; a real one has a few thousand
-CERTIFICATE_NAME, SIGNATURE_NAME = "certificate.json", "certificate.sig"
+CERTIFICATE_FORMAT = 3  # 3: odds, what the curator says of the release, and the totals of the ledger are part of it
+LARGEST_CERTIFICATE = LARGEST_DOCUMENT
+CERTIFICATE_NAME = "certificate.json"
 MOST_MECHANISMS = 100  # a fit runs about ten; costing thousands would take hours
-LONGEST_TEXT = 1000  # characters of a name or a sentence
-LARGEST_WHOLE = 2**63 - 1  # of records, runs or entries of a ledger; a larger one fits no array or database
-DEEPEST = 10  # lists and objects inside each other; ours have four
+LONGEST_ABOUT = 160  # characters of each text of the curator, so that the certificate fits two pages
 
 _POPULATION, _HEAD = re.compile("[0-9a-f]{32}"), re.compile("[0-9a-f]{64}")  # as `dpgm ledger create` makes them
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class LedgerMark:
-    """Where the release stands in its population's ledger: evidence against a ledger that was rolled back."""
+    """Where the release stands in its population's ledger, and what was spent on that population up to then.
+
+    Evidence against a ledger that was rolled back: `head` is the hash of its line number `sequence`.
+    """
 
     population: str
     sequence: int
     head: str
+    epsilon_cap: float
+    delta: float
+    fits: int  # that were charged, this one included
+    spent: float  # share of the cap that the Renyi filter has used
+    epsilon_if_fixed: float  # what all of them cost if every plan had been fixed in advance
+
+
+@dataclass(frozen=True)
+class About:
+    """What the curator says of a release, in words of their own; nothing of it comes from the data or is checked.
+
+    Attributes:
+        title: a name for the release.
+        owner: who answers for it.
+        population: whom the data are about, and from when.
+        date: the day of the release, as 2026-01-31.
+    """
+
+    title: str = ""
+    owner: str = ""
+    population: str = ""
+    date: str = ""
+
+    def __post_init__(self) -> None:
+        for entry in fields(self):
+            text = getattr(self, entry.name)
+            if not isinstance(text, str) or len(text) > LONGEST_ABOUT or not text.isprintable():
+                raise UsageError(f"`{entry.name}` must be one line of at most {LONGEST_ABOUT} characters.")
+        try:
+            known = not self.date or datetime.date.fromisoformat(self.date).isoformat() == self.date
+        except ValueError:
+            known = False
+        if not known:
+            raise UsageError(f"`date` must be a day such as 2026-01-31; got {self.date!r}.")
 
 
 @dataclass(frozen=True)
@@ -47,7 +81,7 @@ class Certificate:
 
     Attributes:
         epsilon: what `mechanisms` cost at `delta` under `adjacency`, as the accountant computes it.
-        delta: the probability the guarantee leaves open.
+        delta: the slack in the promise: what any probability may grow by beyond the factor exp(epsilon).
         unit: whom a record stands for: "person", or "row" if a person may own several rows.
         records: the number of records, treated as public.
         planned: what the plan promised to run.
@@ -59,6 +93,8 @@ class Certificate:
         warnings: whatever weakens the guarantee or the trust in it.
         statements: what was assumed, such as that the items are public knowledge.
         epsilon_replace_one: the proved bound for replacing a record by another, a second figure.
+        odds: what somebody who studies the release can find out about one person, of 100 (`privacy/odds.py`).
+        about: what the curator says of the release.
         ledger: where the release stands in its ledger, if it has one.
         plan: the public numbers the plan was made from, so that a reader can tell which mechanisms such a fit runs.
     """
@@ -78,10 +114,12 @@ class Certificate:
     warnings: tuple[str, ...] = ()
     statements: tuple[str, ...] = ()
     epsilon_replace_one: float | None = None
+    odds: Odds | None = None
+    about: About = field(default_factory=About)
     ledger: LedgerMark | None = None
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     plan: Mapping[str, Any] = field(default_factory=dict)
-    format: int = field(default=FORMAT)
+    format: int = field(default=CERTIFICATE_FORMAT)
 
     def __repr__(self) -> str:
         kind = "" if self.private else ", NOT PRIVATE"
@@ -118,6 +156,8 @@ class Certificate:
             "model": dict(self.model),
             "files": dict(sorted(self.files.items())),
             "plan": dict(self.plan),
+            "odds": None if self.odds is None else asdict(self.odds),
+            "about": asdict(self.about),
             "ledger": None if self.ledger is None else asdict(self.ledger),
         }
         return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
@@ -129,34 +169,36 @@ class Certificate:
         if not isinstance(document, dict):
             raise ArtefactError("the certificate is not a JSON object.")
         version = document.get("format")
-        if version != FORMAT or isinstance(version, bool):
+        if version != CERTIFICATE_FORMAT or isinstance(version, bool):
             raise ArtefactError(
-                f"the certificate has format version {version!r}; this dpgm reads version {FORMAT}. "
+                f"the certificate has format version {version!r}; this dpgm reads version {CERTIFICATE_FORMAT}. "
                 "Verify it with the dpgm that made it, or a newer one."
             )
-        _exact_keys(document, {entry.name for entry in fields(cls)}, "the certificate")
-        ledger = document["ledger"]
+        exact_keys(document, {entry.name for entry in fields(cls)}, "the certificate")
+        ledger, odds = document["ledger"], document["odds"]
         certificate = cls(
-            format=FORMAT,
-            epsilon=_number(document, "epsilon"),
-            delta=_number(document, "delta"),
+            format=CERTIFICATE_FORMAT,
+            epsilon=number(document, "epsilon"),
+            delta=number(document, "delta"),
             adjacency=_adjacency(document),
-            unit=_typed(document, "unit", str),
-            records=_typed(document, "records", int),
+            unit=typed(document, "unit", str),
+            records=typed(document, "records", int),
             planned=read_mechanisms(document, "planned"),
             mechanisms=read_mechanisms(document, "mechanisms"),
-            accountant=_typed(document, "accountant", str),
-            randomness=_typed(document, "randomness", str),
-            private=_typed(document, "private", bool),
-            software=_typed(document, "software", str),
-            model=_typed(document, "model", dict),
-            plan=_typed(document, "plan", dict),
+            accountant=typed(document, "accountant", str),
+            randomness=typed(document, "randomness", str),
+            private=typed(document, "private", bool),
+            software=typed(document, "software", str),
+            model=typed(document, "model", dict),
+            plan=typed(document, "plan", dict),
             files=_strings_by_name(document, "files"),
-            warnings=_strings(document, "warnings"),
-            statements=_strings(document, "statements"),
+            warnings=strings(document, "warnings"),
+            statements=strings(document, "statements"),
             epsilon_replace_one=(
-                None if document["epsilon_replace_one"] is None else _number(document, "epsilon_replace_one")
+                None if document["epsilon_replace_one"] is None else number(document, "epsilon_replace_one")
             ),
+            odds=None if odds is None else _odds(odds),
+            about=_about(document["about"]),
             ledger=None if ledger is None else _ledger_mark(ledger),
         )
         if certificate.unit not in ("person", "row"):
@@ -172,96 +214,15 @@ def read_certificate(folder: Path | str | ReleaseFolder) -> Certificate:
     return Certificate.from_json(files.text(CERTIFICATE_NAME, LARGEST_CERTIFICATE))
 
 
-# -- strict JSON ---------------------------------------------------------------------------------------------------
-
-
-def strict_json(text: str, what: str, at_most: int | None = None) -> Any:
-    """Parse JSON without duplicate keys, infinities, half characters or deep nesting; raises ArtefactError."""
-    at_most = LARGEST_CERTIFICATE if at_most is None else at_most
-    if len(text) > at_most:
-        raise ArtefactError(f"{what} is larger than {at_most} bytes, so dpgm has not written it.")
-
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        values = dict(pairs)
-        if len(values) < len(pairs):
-            raise ArtefactError(f"{what} has a key twice.")
-        return values
-
-    def refuse(constant: str) -> Any:
-        raise ArtefactError(f"{what} holds {constant}, which is not a number.")
-
-    def finite(digits: str) -> float:
-        value = float(digits)
-        return value if math.isfinite(value) else refuse("a number too large")
-
-    try:
-        document = json.loads(text, object_pairs_hook=once, parse_constant=refuse, parse_float=finite)
-        if "\\ud" in text.lower():  # half a pair of surrogates is no text, and cannot be written or shown
-            json.dumps(document, ensure_ascii=False).encode()
-    except ArtefactError:
-        raise
-    except (ValueError, RecursionError):
-        raise ArtefactError(f"{what} is not valid JSON.") from None
-    if _deeper_than(document, DEEPEST):
-        raise ArtefactError(f"{what} is nested too deeply, so dpgm has not written it.")
-    return document
-
-
-def _deeper_than(value: Any, depth: int) -> bool:
-    if not isinstance(value, (dict, list)):
-        return False
-    inside = value.values() if isinstance(value, dict) else value
-    return depth == 0 or any(_deeper_than(entry, depth - 1) for entry in inside)
-
-
-def _exact_keys(document: Mapping[str, Any], expected: set[str], what: str) -> None:
-    missing, extra = sorted(expected - document.keys()), sorted(document.keys() - expected)
-    if missing:
-        raise ArtefactError(f"{what} lacks {missing[0]!r}.")
-    if extra:
-        raise ArtefactError(f"{what} holds the unknown key {extra[0][:60]!r}.")
-
-
-def _typed(document: Mapping[str, Any], key: str, kind: type[T], of: str = "the certificate") -> T:
-    value = document[key]
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise ArtefactError(f"{of}'s {key!r} must be of type {kind.__name__}.")
-    if isinstance(value, int) and abs(value) > LARGEST_WHOLE:
-        raise ArtefactError(f"{of}'s {key!r} is too large a number.")
-    if isinstance(value, str) and not _one_line(value):
-        raise ArtefactError(f"{of}'s {key!r} must be one line of at most {LONGEST_TEXT} characters.")
-    return value
-
-
-def _one_line(text: str) -> bool:
-    """Plain text on one line: nothing that could start another paragraph of the README or drive a terminal."""
-    return len(text) <= LONGEST_TEXT and text.isprintable()
-
-
-def _number(document: Mapping[str, Any], key: str, of: str = "the certificate") -> float:
-    value = document[key]
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not abs(value) <= sys.float_info.max:  # false for NaN, and for whole numbers no float can hold
-        raise ArtefactError(f"{of}'s {key!r} must be a finite number.")
-    return float(value)
-
-
 def _adjacency(document: Mapping[str, Any]) -> Adjacency:
     try:
-        return Adjacency(_typed(document, "adjacency", str))
+        return Adjacency(typed(document, "adjacency", str))
     except ValueError:
         raise ArtefactError("the certificate names an unknown adjacency.") from None
 
 
-def _strings(document: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    values = _typed(document, key, list)
-    if not all(isinstance(value, str) and _one_line(value) for value in values):
-        raise ArtefactError(f"the certificate's {key!r} must be a list of sentences, each on one line.")
-    return tuple(values)
-
-
 def _strings_by_name(document: Mapping[str, Any], key: str) -> dict[str, str]:
-    values = _typed(document, key, dict)
+    values = typed(document, key, dict)
     if not all(isinstance(value, str) for value in values.values()):
         raise ArtefactError(f"the certificate's {key!r} must map names to SHA-256 sums.")
     return values
@@ -271,21 +232,21 @@ def read_mechanisms(document: Mapping[str, Any], key: str, of: str = "the certif
     """The mechanisms that an untrusted document lists; raises ArtefactError unless each is exactly one."""
     expected = {entry.name for entry in fields(Mechanism)} - {"delta"}
     mechanisms = []
-    entries = _typed(document, key, list, of)
+    entries = typed(document, key, list, of)
     if len(entries) > MOST_MECHANISMS:
         raise ArtefactError(f"{of}'s {key!r} lists more than {MOST_MECHANISMS} mechanisms.")
     for entry in entries:
         if not isinstance(entry, dict):
             raise ArtefactError(f"{of}'s {key!r} must be a list of mechanisms.")
         thresholded = {"delta"} & entry.keys()  # only mechanisms that publish what passed a threshold have it
-        _exact_keys(entry, expected | thresholded, f"a mechanism in {key!r}")
+        exact_keys(entry, expected | thresholded, f"a mechanism in {key!r}")
         mechanism = Mechanism(
-            name=_typed(entry, "name", str, of),
-            noise=_number(entry, "noise", of),
-            count=_typed(entry, "count", int, of),
-            sampling_rate=_number(entry, "sampling_rate", of),
-            sample=None if entry["sample"] is None else _typed(entry, "sample", str, of),
-            delta=_number(entry, "delta", of) if thresholded else 0.0,
+            name=typed(entry, "name", str, of),
+            noise=number(entry, "noise", of),
+            count=typed(entry, "count", int, of),
+            sampling_rate=number(entry, "sampling_rate", of),
+            sample=None if entry["sample"] is None else typed(entry, "sample", str, of),
+            delta=number(entry, "delta", of) if thresholded else 0.0,
         )
         if thresholded and not 0 < mechanism.delta < 1:
             raise ArtefactError(f"a mechanism in {key!r} has a delta out of range.")
@@ -296,15 +257,48 @@ def read_mechanisms(document: Mapping[str, Any], key: str, of: str = "the certif
     return tuple(mechanisms)
 
 
-def _ledger_mark(entry: Any) -> LedgerMark:
+def _object(entry: Any, kind: type, what: str) -> Mapping[str, Any]:
+    """An object with exactly the fields of a dataclass."""
     if not isinstance(entry, dict):
-        raise ArtefactError("the certificate's 'ledger' must be an object or null.")
-    _exact_keys(entry, {"population", "sequence", "head"}, "the certificate's 'ledger'")
-    mark = LedgerMark(_typed(entry, "population", str), _typed(entry, "sequence", int), _typed(entry, "head", str))
+        raise ArtefactError(f"{what} must be an object.")
+    exact_keys(entry, {each.name for each in fields(kind)}, what)
+    return entry
+
+
+def _odds(entry: Any) -> Odds:
+    what = "the certificate's 'odds'"
+    values = _object(entry, Odds, what)
+    found = Odds(number(values, "accused", what), number(values, "guesses", what))
+    if not 0 <= found.accused <= 100 or not 0 <= found.guesses <= 100:
+        raise ArtefactError(f"{what} must be between 0 and 100.")
+    return found
+
+
+def _about(entry: Any) -> About:
+    try:
+        return About(**_object(entry, About, "the certificate's 'about'"))
+    except UsageError as error:
+        raise ArtefactError(f"the certificate's 'about' is not as dpgm writes it: {error}") from None
+
+
+def _ledger_mark(entry: Any) -> LedgerMark:
+    what = "the certificate's 'ledger'"
+    values = _object(entry, LedgerMark, what)
+    mark = LedgerMark(
+        typed(values, "population", str, what),
+        typed(values, "sequence", int, what),
+        typed(values, "head", str, what),
+        number(values, "epsilon_cap", what),
+        number(values, "delta", what),
+        typed(values, "fits", int, what),
+        number(values, "spent", what),
+        number(values, "epsilon_if_fixed", what),
+    )
     hexadecimal = _POPULATION.fullmatch(mark.population) and _HEAD.fullmatch(mark.head)
-    if not hexadecimal or mark.sequence < 1:
+    in_range = mark.epsilon_cap > 0 and 0 < mark.delta < 1 and mark.spent >= 0 and mark.epsilon_if_fixed >= 0
+    if not hexadecimal or mark.sequence < 1 or mark.fits < 1 or not in_range:
         raise ArtefactError(
-            "the certificate's 'ledger' must be a population of 32 hexadecimal digits, a sequence of at least 1 and a "
-            "head of 64 hexadecimal digits."
+            "the certificate's 'ledger' must be a population of 32 hexadecimal digits, a sequence of at least 1, a "
+            "head of 64 hexadecimal digits and totals in their range."
         )
     return mark

@@ -27,12 +27,13 @@ from typing import Any
 from dpgm import __version__, validation
 from dpgm.errors import ArtefactError, BudgetError, UsageError
 from dpgm.privacy.accountant import cost
-from dpgm.privacy.certificate import LARGEST_WHOLE, LedgerMark, read_mechanisms
+from dpgm.privacy.certificate import LedgerMark, read_mechanisms
 from dpgm.privacy.events import Mechanism, Threshold, events_of, threshold_delta
 from dpgm.privacy.ledger_chain import Chain, Document, refuse_network
 from dpgm.privacy.renyi import RenyiFilter
+from dpgm.privacy.strict_json import LARGEST_WHOLE
 
-FORMAT = 1
+LEDGER_FORMAT = 1
 # Of a ledger's delta, for lists of values that passed a threshold, where the first plan publishes one. Half of delta
 # costs about 2 % of epsilon, and leaves room for four plans of the default (a tenth of delta each).
 SET_ASIDE = 0.5
@@ -75,6 +76,7 @@ class Totals:
     order: float | None
     spent: float
     epsilon_if_fixed: float
+    fits: int
 
 
 class Ledger:
@@ -83,8 +85,8 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self._chain = Chain(path)
         header = self._chain.documents()[0]
-        if header.get("kind") != "created" or header.get("format") != FORMAT:
-            raise ArtefactError(f"{path} is not a ledger of format {FORMAT}.")
+        if header.get("kind") != "created" or header.get("format") != LEDGER_FORMAT:
+            raise ArtefactError(f"{path} is not a ledger of format {LEDGER_FORMAT}.")
         if not {"population", "epsilon_cap", "delta"} <= set(header):
             raise ArtefactError(f"{path} was altered: its first entry is not complete.")
         self.population: str = header["population"]
@@ -104,7 +106,7 @@ class Ledger:
         validation.probability(delta=delta)
         header = {
             "kind": "created",
-            "format": FORMAT,
+            "format": LEDGER_FORMAT,
             "population": secrets.token_hex(16),
             "epsilon_cap": float(epsilon_cap),
             "delta": float(delta),
@@ -284,11 +286,26 @@ class Ledger:
     @property
     def mark(self) -> LedgerMark:
         """Where the ledger stands now, for a certificate."""
-        return LedgerMark(self.population, *self._chain.head())
+        sequence, head = self._chain.head()
+        return self._mark_at(sequence, head)
 
-    def totals(self) -> Totals:
-        """What all plans come to, composed."""
-        entries, fixed = _state(self._chain.documents())
+    def _mark_at(self, sequence: int, head: str) -> LedgerMark:
+        """The mark of a line: where it stands, and the totals up to it."""
+        totals = self.totals(lines=sequence)
+        return LedgerMark(
+            self.population,
+            sequence,
+            head,
+            totals.epsilon_cap,
+            totals.delta,
+            totals.fits,
+            totals.spent,
+            totals.epsilon_if_fixed,
+        )
+
+    def totals(self, lines: int | None = None) -> Totals:
+        """What all plans come to, composed; with `lines`, as it was when the ledger had so many."""
+        entries, fixed = _state(self._chain.documents()[:lines])
         charged = [entry.charged for entry in entries if entry.state != "void"]
         spent, order = 0.0, None
         if fixed is not None:
@@ -296,7 +313,7 @@ class Ledger:
             spent, order = sum(renyi.share(mechanisms) for mechanisms in charged), renyi.order
         events = [event for mechanisms in charged for event in events_of(mechanisms)]
         tight = cost(events, self.delta, check=False).epsilon if events else 0.0
-        return Totals(self.epsilon_cap, self.delta, order, spent, tight)
+        return Totals(self.epsilon_cap, self.delta, order, spent, tight, len(charged))
 
     def check(self, marks: Sequence[LedgerMark] = ()) -> tuple[str, ...]:
         """What is wrong with the chain, or with it against the marks of releases in circulation; empty if nothing."""
@@ -307,6 +324,10 @@ class Ledger:
                 problems.append(f"a release belongs to another population ({mark.population[:12]})")
             elif hashes.get(mark.sequence) != mark.head:
                 problems.append(f"a release was made at line {mark.sequence}, which is gone or differs")
+            elif not _same_totals(mark, self._mark_at(mark.sequence, mark.head)):
+                problems.append(
+                    f"the release of line {mark.sequence} states other totals than the ledger has there"
+                )
         return tuple(problems)
 
     @contextmanager
@@ -315,6 +336,13 @@ class Ledger:
         name = entry if isinstance(entry, str) else entry.name
         with self._chain.writing() as (documents, append):
             yield _find(documents, name), lambda change: append(change | {"entry": name, "time": _now()})
+
+
+def _same_totals(stated: LedgerMark, found: LedgerMark) -> bool:
+    """Whether two marks of one line state the same totals, up to the last digits of another machine."""
+    pairs = ((getattr(stated, name), getattr(found, name)) for name in ("spent", "epsilon_if_fixed"))
+    near = all(math.isclose(one, other, rel_tol=1e-3, abs_tol=1e-6) for one, other in pairs)
+    return near and replace(found, spent=stated.spent, epsilon_if_fixed=stated.epsilon_if_fixed) == stated
 
 
 def _thresholds(mechanisms: Sequence[Mechanism]) -> float:

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from dpgm.privacy.loss_distribution import Floats, Loss, Pair, grid_points
+from dpgm.arrays import Floats
+from dpgm.privacy.loss_distribution import Loss, Pair, grid_points
 
 # A grid error below this share of epsilon is not worth a finer grid; epsilon may come out that much too high.
 GRID_TOLERANCE = 2e-4
@@ -23,11 +24,11 @@ MOST_POINTS = 2**21
 TAIL_SHARE = 1e-5
 # Rounding of the Fourier transforms in a sum of masses, in units of machine epsilon for each composition; at most
 # a third of this was ever seen. Each end of the window may lose a thousandth as much.
-ROUNDING = 2.0
+FOURIER_ROUNDING = 2.0
 WINDOW_SHARE = 1e-3
 WIDEST = 2**24
 _LEAST_TILT = 1e-3
-_FARTHEST_LOSS = 600.0  # beyond, e^loss leaves the range of floating point
+FARTHEST_LOSS = 600.0  # beyond, e^loss leaves the range of floating point
 
 
 class TooWideError(Exception):
@@ -164,7 +165,7 @@ def compose(losses: Sequence[Loss], tilt: float, precise: bool = False) -> Compo
 
     parts = [_Tilted(loss, tilt) for loss in losses]
     times = sum(part.times for part in parts)
-    rounding = ROUNDING * times * float(np.finfo(np.longdouble if precise else np.float64).eps)
+    rounding = FOURIER_ROUNDING * times * float(np.finfo(np.longdouble if precise else np.float64).eps)
     low, high, complete = _window(parts, WINDOW_SHARE * rounding)
     if high - low > WIDEST:
         raise TooWideError
@@ -222,7 +223,7 @@ def refined(
     """
     tail = delta * TAIL_SHARE / sum(part.runs for part in parts)
     width = max(part.width(tail) for part in parts)
-    if width > _FARTHEST_LOSS:
+    if width > FARTHEST_LOSS:
         raise TooWideError
     span = max(width, 20 * math.sqrt(sum(part.variance(tail) for part in parts)))
     grid, finest = span / FIRST_POINTS, span / MOST_POINTS
@@ -257,7 +258,7 @@ def refined(
 
 
 @dataclass(frozen=True)
-class Envelope:
+class MaxProfile:
     """Disjoint parts of the data under unequal mechanisms: the worst branch at every epsilon, all in one direction.
 
     Which branch a record falls into may depend on earlier releases, so the branches' profiles delta(epsilon) are
@@ -311,7 +312,7 @@ class Envelope:
         return Loss(grid, first, result, infinity)
 
 
-Part: TypeAlias = Pair | Envelope  # what can be put on a grid of losses and composed
+Part: TypeAlias = Pair | MaxProfile  # what can be put on a grid of losses and composed
 
 
 def _profile(masses: Floats, infinity: float, losses: Floats) -> Floats:

@@ -9,12 +9,10 @@ is written out here because a grid fine enough for small sampling rates takes th
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float64]
+from dpgm.arrays import Floats
 
 
 @dataclass(frozen=True)

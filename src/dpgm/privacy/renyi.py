@@ -11,15 +11,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpgm.arrays import Floats
 from dpgm.errors import BudgetError, UsageError
 from dpgm.privacy.events import Event, GaussianRelease, Mechanism, Parallel, SampledSteps, Threshold, events_of
-
-Floats: TypeAlias = NDArray[np.float64]
 
 ORDERS: Floats = np.concatenate(
     [

@@ -1,7 +1,7 @@
-"""Signed certificates: Ed25519 over the bytes of certificate.json, which names every other file by its SHA-256.
+"""Pairs of Ed25519 keys with which releases are signed (`attestation.py`): PEM files that OpenSSL reads as well.
 
 A certificate alone can be checked for consistency by anyone, and could have been written by anyone. A signature says
-who vouches for it: whoever holds the private key. Keys are PEM files that OpenSSL reads as well.
+who vouches for it: whoever holds the private key.
 """
 
 import hashlib
@@ -12,14 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpgm.errors import ArtefactError, DiskError, UsageError
-from dpgm.privacy.certificate import CERTIFICATE_NAME, LARGEST_CERTIFICATE, SIGNATURE_NAME
-from dpgm.privacy.untrusted_files import ReleaseFolder, read_bytes
+from dpgm.privacy.untrusted_files import read_bytes
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 PRIVATE_ENDING, PUBLIC_ENDING = ".key", ".pub"
-SIGNATURE_BYTES = 64
 _LARGEST_KEY = 4096  # bytes of a PEM file
 
 
@@ -96,38 +94,9 @@ def read_public_key(path: Path | str) -> "Ed25519PublicKey":
     return key
 
 
-def fingerprint(key: "Ed25519PublicKey") -> str:
+def key_fingerprint(key: "Ed25519PublicKey") -> str:
     """A short name of a public key, to compare over the telephone."""
     return hashlib.sha256(key.public_bytes_raw()).hexdigest()[:16]
-
-
-def why_no_signature(folder: ReleaseFolder) -> str | None:
-    """Why what lies in the signature's place cannot be one; None if it can, or if nothing is there."""
-    if SIGNATURE_NAME not in folder.names:
-        return None
-    try:
-        size = len(folder.read(SIGNATURE_NAME, SIGNATURE_BYTES))
-    except ArtefactError as error:
-        return str(error)
-    if size != SIGNATURE_BYTES:
-        return f"{SIGNATURE_NAME} has {size} bytes, and a signature has {SIGNATURE_BYTES}; get the release again"
-    return None
-
-
-def why_not_signed(folder: ReleaseFolder, key: "Ed25519PublicKey") -> str | None:
-    """Why the folder's certificate does not count as signed with the private half of `key`; None if it does."""
-    from cryptography.exceptions import InvalidSignature
-
-    if SIGNATURE_NAME not in folder.names:
-        return "the release is not signed"
-    try:
-        signature = folder.read(SIGNATURE_NAME, SIGNATURE_BYTES)
-        key.verify(signature, folder.read(CERTIFICATE_NAME, LARGEST_CERTIFICATE))
-    except ArtefactError as error:
-        return str(error)
-    except InvalidSignature:
-        return "the signature is not one of this key for this certificate"
-    return None
 
 
 def _key_bytes(path: Path) -> bytes:

@@ -12,14 +12,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpgm.arrays import Floats
 from dpgm.data.domain import Domain
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.products.model import Products
-from dpgm.products.rules import RULES, EnumeratedRules, ProductRules
+from dpgm.products.rules import PRODUCT_RULES, EnumeratedRules, ProductRules
 from dpgm.statistics.enumerated_sets import EnumeratedSets, LengthCounts, TableTarget, enumerated_profile, set_sums
 from dpgm.statistics.item_tuples import NAMES
-from dpgm.statistics.record_lengths import LENGTHS, Known, RecordLengths
-from dpgm.statistics.statistic import Floats, Measured, ask
+from dpgm.statistics.record_lengths import LENGTHS, RecordLengths, ReleasedFacts
+from dpgm.statistics.statistic import Measured, release
 
 
 def is_enumerated(domain: Domain, rules: EnumeratedRules) -> bool:
@@ -31,7 +32,7 @@ def is_enumerated(domain: Domain, rules: EnumeratedRules) -> bool:
 class EnumeratedMeasurements:
     """Everything that was released: record lengths, and centred sums of items, pairs and larger sets."""
 
-    known: Known
+    known: ReleasedFacts
     profile: Floats  # share of the records that hold each item
     sums: tuple[Measured[EnumeratedSets], ...]
 
@@ -40,14 +41,14 @@ def measure_enumerated(
     gateway: Gateway, domain: Domain, records: int, noises: Mapping[str, float], rules: ProductRules
 ) -> EnumeratedMeasurements:
     """Release every statistic that the plan pays for; arguments as in `strategy.measure`."""
-    known = Known.read(ask(gateway, RecordLengths(domain), noises[LENGTHS]), domain, records, rules)
+    known = ReleasedFacts.read(release(gateway, RecordLengths(domain), noises[LENGTHS]), domain, records, rules)
     # Until items are measured, all are assumed to be equally frequent.
     least, mean = rules.enumerated.least_frequency, known.items @ np.arange(len(known.items))
     profile = np.full(domain.width, np.clip(mean / domain.width, least, 1 - least))
     sums: list[Measured[EnumeratedSets]] = []
     for order in (order for order in NAMES if NAMES[order] in noises):
         noise, whole = noises[NAMES[order]], order in rules.enumerated.whole_orders
-        sums.append(ask(gateway, EnumeratedSets.choose(order, profile, known, noise, whole=whole), noise))
+        sums.append(release(gateway, EnumeratedSets.choose(order, profile, known, noise, whole=whole), noise))
         if order == 1:
             profile = enumerated_profile(sums[0], known)
     return EnumeratedMeasurements(known, profile, tuple(sums))
@@ -83,7 +84,7 @@ def fit_table(
     profile: Tensor,
     records: int,
     targets: Sequence[TableTarget],
-    rules: EnumeratedRules = RULES.enumerated,
+    rules: EnumeratedRules = PRODUCT_RULES.enumerated,
     *,
     progress: Callable[[float], None] | None = None,
 ) -> Tensor:

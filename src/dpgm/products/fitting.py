@@ -20,9 +20,9 @@ from torch import Tensor
 
 from dpgm.data.domain import Domain
 from dpgm.products.model import Products
-from dpgm.products.rules import RULES, DescentRules
+from dpgm.products.rules import PRODUCT_RULES, DescentRules
 from dpgm.statistics.record_lengths import LengthGroups
-from dpgm.statistics.statistic import Expected, Scale, Target
+from dpgm.statistics.statistic import Expected, ScaleTerms, Target
 
 _LEAST = 1e-9  # probabilities are raised to this in logarithms
 _LEAST_CHANCE, _LEAST_OVERLAP = 1e-12, 1e-30  # the same in the entropy
@@ -34,12 +34,12 @@ class FitSettings:
 
     components: int
     steps: int
-    learning_rate: float = RULES.fit.learning_rate
+    learning_rate: float = PRODUCT_RULES.fit.learning_rate
     penalty: float = 0.0  # on the mutual information between component and record, per record
     # Chi-square per target that the fit should end with, by raising the entropy; None: use `penalty` instead.
     misfit: float | None = None
-    profile_rounds: int = RULES.fit.profile_rounds  # rounds of `with_profile`, run where there is a misfit
-    descent: DescentRules = RULES.fit.descent
+    profile_rounds: int = PRODUCT_RULES.fit.profile_rounds  # rounds of `with_profile`, run where there is a misfit
+    descent: DescentRules = PRODUCT_RULES.fit.descent
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def match_moments(
         lr=settings.learning_rate,
         betas=descent.betas,
     )
-    scales: list[Scale] = []
+    scales: list[ScaleTerms] = []
     # The misfit is computed over matrices of pairs: `with_profile` corrects single values at the end anyway.
     pairs = sum(int(target.variances.isfinite().sum()) for target in everything if target.values.dim() > 1)
     entropy_weight = descent.entropy

@@ -14,7 +14,7 @@ from torch import Tensor
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.errors import ArtefactError
-from dpgm.products.rules import MOST_COMPONENTS, SHARES_OFF
+from dpgm.products.rules import MOST_COMPONENTS
 from dpgm.products.sampling import draw_records, drawn_at_once
 from dpgm.strategy.protocol import check_shares, check_tensors, is_size
 
@@ -70,7 +70,7 @@ class Products:
         check_tensors(tensors, expected, 0, 1)
         weights, probabilities = tensors["weights"], tensors["probabilities"]
         for shares in (weights, *(probabilities[:, column] for column in domain.table_columns)):
-            check_shares(shares, SHARES_OFF)
+            check_shares(shares)
         return cls(domain, weights, probabilities)
 
     def sample(self, count: int, *, generator: torch.Generator) -> Records:

@@ -1,4 +1,4 @@
-"""What a plan of products says before data is opened: budget shares, and estimates of time and memory.
+"""What a plan of products says before data is opened: budget shares, and the memory that a fit needs.
 
 Everything here follows from public numbers: the domain, the number of records, the budget and the rules.
 """
@@ -17,8 +17,8 @@ from dpgm.statistics.item_counts import ITEMS
 from dpgm.statistics.item_tuples import NAMES
 from dpgm.statistics.record_lengths import LENGTHS, POPULAR
 from dpgm.statistics.scaled_items import SCALED
-from dpgm.strategy.protocol import FitPlan, PublicFacts
-from dpgm.strategy.rules import CostRules, Sizes, counting_seconds
+from dpgm.strategy.memory_rules import MemoryRules, Sizes
+from dpgm.strategy.protocol import PublicFacts
 
 
 def measurement_spends(
@@ -122,44 +122,15 @@ def component_count(width: int, records: int, rules: FitRules) -> int:
     return int(np.clip(sqrt(records) / 2, least, max(rules.components, least)))
 
 
-# -- estimates of time and memory ----------------------------------------------------------------------------------
-
-
-def product_seconds(
-    plan: FitPlan, sizes: Sizes, domain: Domain | None, rules: ProductRules, costs: CostRules, factor: float = 1.0
-) -> float:
-    """Estimated time of counting, and of fitting, which does not depend on the number of records.
-
-    `factor` multiplies the part of a step that grows with the number of positions.
-    """
-    counting = counting_seconds(sizes, costs)
-    if domain is not None and is_enumerated(domain, rules.enumerated):
-        return counting + sum(rules.enumerated.rounds) * 2.0**sizes.width * costs.enumerated_record
-    fit, budget = rules.fit, rules.budget
-    steps = fit.steps_narrow if sizes.width <= budget.narrow else fit.steps
-    components = component_count(sizes.width, plan.records, fit)
-    per_position = costs.step_position * sizes.width * factor
-    per_pair = costs.step_pair * min(budget.pair_positions, sizes.width) ** 2
-    step = costs.step + components * (per_position + per_pair)
-    if _maximises_entropy(domain, rules):
-        step += costs.step_overlap * components**2 * sizes.width
-        steps = fit.steps_table * fit.fits_table
-    if not plan.pays_for(NAMES[3]):
-        return counting + steps * step
-    positions = min(tracked(3, plan.noise(NAMES[3]), plan.records, rules), sizes.width)
-    triples = comb(positions, 2) * (costs.step_triple_pair + costs.step_triple * positions)
-    return counting + costs.steps_with_triples * steps * step + steps * components * triples
-
-
 def product_memory(
-    plan: FitPlan, sizes: Sizes, domain: Domain | None, rules: ProductRules, costs: CostRules
+    records: int, sizes: Sizes, domain: Domain | None, rules: ProductRules, memory: MemoryRules
 ) -> float:
-    """Estimated memory of fitting, in bytes: components and, for tables, pairs of components."""
-    components = component_count(sizes.width, plan.records, rules.fit)
-    memory = costs.mixture + costs.component_number * components * sizes.width
+    """Bytes that a fit needs: components and, for tables, pairs of components."""
+    components = component_count(sizes.width, records, rules.fit)
+    needed = memory.mixture + memory.component_number * components * sizes.width
     if _maximises_entropy(domain, rules):
-        memory += costs.overlap_column * components**2 * len(domain.table_columns)
-    return memory
+        needed += memory.overlap_column * components**2 * len(domain.table_columns)
+    return needed
 
 
 def _maximises_entropy(domain: Domain | None, rules: ProductRules) -> TypeGuard[Domain]:

@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from dpgm.statistics.rules import StatisticRules
 from dpgm.strategy.settings import FamilySettings
 
-# Not tuned: a release with more components, or with shares whose sum is further from 1 (float32 rounding), is rejected.
+# Not tuned: a release with more components is refused.
 MOST_COMPONENTS = 100_000
-SHARES_OFF = 1e-3
 
 
 @dataclass(frozen=True)
@@ -235,14 +234,14 @@ class ProductRules(StatisticRules):
     enumerated: EnumeratedRules = field(default_factory=EnumeratedRules)
 
 
-RULES = ProductRules()
+PRODUCT_RULES = ProductRules()
 
 
 @dataclass(frozen=True)
 class ProductSettings(FamilySettings):
     """The tuned numbers, as a plan keeps them."""
 
-    rules: ProductRules = RULES
+    rules: ProductRules = PRODUCT_RULES
 
 
 SAMPLING = SamplingRules()

@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dpgm.arrays import Floats, Ints
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.data.rows import index_dtype, row_pointers
 from dpgm.kernels.compiled import HAS_NUMBA
 from dpgm.kernels.item_swaps import balance as exchange_items
 from dpgm.products.rules import SAMPLING
-from dpgm.statistics.statistic import Floats, Ints
 
 
 def draw_records(

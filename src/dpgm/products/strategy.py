@@ -21,24 +21,32 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpgm.arrays import Floats
 from dpgm.data.domain import Domain
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.products.enumerated import fit_enumerated, is_enumerated, measure_enumerated
 from dpgm.products.fitting import fit_moments
 from dpgm.products.model import Products, joined
-from dpgm.products.planning import discovers_all, measurement_spends, product_memory, product_seconds, tracked
-from dpgm.products.rules import RULES, ProductRules, ProductSettings
+from dpgm.products.planning import discovers_all, measurement_spends, product_memory, tracked
+from dpgm.products.rules import PRODUCT_RULES, ProductRules, ProductSettings
 from dpgm.products.targets import Measurements, moment_targets
 from dpgm.statistics.centred_pairs import CentredPairs
 from dpgm.statistics.clipping import choose_cap
 from dpgm.statistics.enumerated_sets import EnumeratedSets
 from dpgm.statistics.item_counts import ITEMS, ItemCounts, item_profile, pilot_profile
 from dpgm.statistics.item_tuples import NAMES, ItemTuples
-from dpgm.statistics.record_lengths import LENGTHS, POPULAR, Known, PopularLengths, RecordLengths, mean_length
+from dpgm.statistics.record_lengths import (
+    LENGTHS,
+    POPULAR,
+    PopularLengths,
+    RecordLengths,
+    ReleasedFacts,
+    mean_length,
+)
 from dpgm.statistics.scaled_items import SCALED, ScaledItems, ask_table, read_scaled
-from dpgm.statistics.statistic import Floats, Measured, ask, in_words
+from dpgm.statistics.statistic import Measured, plan_descriptions, release
+from dpgm.strategy.memory_rules import MemoryRules, Sizes
 from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, RunContext, Strategy
-from dpgm.strategy.rules import CostRules, Sizes, Work
 from dpgm.strategy.settings import Config, FamilySettings, no_settings
 
 
@@ -58,8 +66,8 @@ def measure(
     by domain discovery; they replace the pilot release of item counts where the plan has none.
     """
     # Record lengths; tables have none.
-    lengths = ask(gateway, RecordLengths(domain), noises[LENGTHS]) if LENGTHS in noises else None
-    known = Known.read(lengths, domain, records, rules)
+    lengths = release(gateway, RecordLengths(domain), noises[LENGTHS]) if LENGTHS in noises else None
+    known = ReleasedFacts.read(lengths, domain, records, rules)
 
     # Item counts: a pilot release, then (item sets only) counts that are scaled and centred by its frequencies.
     items = scaled = popular = centred = None
@@ -68,12 +76,12 @@ def measure(
         profile = ranking = pilot_profile(pilot, known)
     else:
         if domain.item_positions.any():
-            items = ask(gateway, ItemCounts.choose(known, noises[ITEMS]), noises[ITEMS])
+            items = release(gateway, ItemCounts.choose(known, noises[ITEMS]), noises[ITEMS])
         else:
             items = ask_table(gateway, domain, records, noises[ITEMS])
         profile, ranking = item_profile(items, known), items.value.numpy()
     if SCALED in noises:
-        released = ask(gateway, ScaledItems.choose(profile, known, noises[SCALED]), noises[SCALED])
+        released = release(gateway, ScaledItems.choose(profile, known, noises[SCALED]), noises[SCALED])
         scaled = read_scaled(released, profile, known)
         profile = ranking = scaled.profile
 
@@ -81,7 +89,7 @@ def measure(
     most_popular = np.argsort(-ranking, kind="stable")
     if POPULAR in noises:
         groups = rules.budget.popular_groups
-        popular = ask(gateway, PopularLengths.of(domain, most_popular, groups), noises[POPULAR])
+        popular = release(gateway, PopularLengths.of(domain, most_popular, groups), noises[POPULAR])
 
     # Pairs, triples and quadruples of the most popular positions; pairs are centred where records are dense.
     tuples: list[Measured[ItemTuples]] = []
@@ -93,9 +101,9 @@ def measure(
         if order == 2 and mean_length(within) >= rules.bound.dense:
             pairs, centred_cost = CentredPairs.choose(np.sort(chosen), within, profile, known, noise)
             if centred_cost < rules.bound.centred_gain * cost:
-                centred = ask(gateway, replace(pairs, device=device), noise)
+                centred = release(gateway, replace(pairs, device=device), noise)
                 continue
-        tuples.append(ask(gateway, ItemTuples(domain, tuple(chosen.tolist()), order, cap, device), noise))
+        tuples.append(release(gateway, ItemTuples(domain, tuple(chosen.tolist()), order, cap, device), noise))
     return Measurements(known, profile, items, tuple(tuples), centred, scaled, popular)
 
 
@@ -127,10 +135,10 @@ def fit_products(
 class ProductStrategy(Strategy):
     """Item sets and tables; with up to 17 items all possible records are enumerated (`enumerated.py`)."""
 
-    rules: ProductRules = RULES
+    rules: ProductRules = PRODUCT_RULES
     name = Products.kind
     settings_type = ProductSettings
-    measures = in_words(
+    measures = plan_descriptions(
         RecordLengths.words,
         ItemCounts.words,
         ScaledItems.words,
@@ -149,11 +157,9 @@ class ProductStrategy(Strategy):
         """The whole budget goes to measurements."""
         return Budget(measurement_spends(facts, _rules(settings), piloted=discovers_all(facts.domain)))
 
-    def work(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, costs: CostRules) -> Work:
-        """Estimated time and memory of measuring and fitting."""
-        rules = _rules(plan.settings.family)
-        seconds = product_seconds(plan, sizes, domain, rules, costs)
-        return Work(seconds, product_memory(plan, sizes, domain, rules, costs))
+    def memory(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, rules: MemoryRules) -> float:
+        """Of the components and, for tables, of pairs of components."""
+        return product_memory(plan.records, sizes, domain, _rules(plan.settings.family), rules)
 
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext

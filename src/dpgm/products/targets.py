@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpgm.arrays import Floats, Ints
 from dpgm.data.domain import Domain
 from dpgm.products.fitting import FitSettings, Targets, fit_moments
 from dpgm.products.planning import component_count
@@ -16,16 +17,22 @@ from dpgm.products.rules import FitRules, ProductRules
 from dpgm.statistics.centred_pairs import CentredPairs, centred_target
 from dpgm.statistics.item_counts import ItemCounts, item_target
 from dpgm.statistics.item_tuples import ItemTuples, tuple_target
-from dpgm.statistics.record_lengths import Known, PopularLengths, length_target, mean_length, popular_targets
+from dpgm.statistics.record_lengths import (
+    PopularLengths,
+    ReleasedFacts,
+    length_target,
+    mean_length,
+    popular_targets,
+)
 from dpgm.statistics.scaled_items import ScaledReading, scaled_target
-from dpgm.statistics.statistic import Expected, Floats, Ints, Measured, Target
+from dpgm.statistics.statistic import Expected, Measured, Target
 
 
 @dataclass(frozen=True)
 class Measurements:
     """Everything that was released: noisy values with the statistics they belong to."""
 
-    known: Known  # includes the record lengths
+    known: ReleasedFacts  # includes the record lengths
     profile: Floats  # share of the records that hold each position, by the last release of item counts
     items: Measured[ItemCounts] | None  # None where domain discovery has released noisy sums of all items
     tuples: tuple[Measured[ItemTuples], ...] = ()
@@ -86,7 +93,7 @@ def moment_targets(
     return Targets(start, tuple(targets), lengths, settings)
 
 
-def _fit_settings(known: Known, narrow: bool, entropy: bool, rule: FitRules) -> FitSettings:
+def _fit_settings(known: ReleasedFacts, narrow: bool, entropy: bool, rule: FitRules) -> FitSettings:
     """How to fit; `entropy` for tables with pairs: the largest entropy decides what the pairs leave open."""
     records = known.records
     return FitSettings(

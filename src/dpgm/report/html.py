@@ -24,7 +24,7 @@ from dpgm.data.records import Records, grey_values
 from dpgm.evaluation.column_metrics import ColumnComparison, ColumnSummary
 from dpgm.evaluation.evaluate import INDEPENDENT, SYNTHETIC
 from dpgm.evaluation.marginals import field_codes
-from dpgm.evaluation.raw_columns import value_text
+from dpgm.evaluation.raw_columns import figure_text
 from dpgm.evaluation.results import Evaluation
 from dpgm.evaluation.row_checks import column_faults, columns_off
 from dpgm.evaluation.sentences import column_fault
@@ -67,7 +67,7 @@ def _template() -> jinja2.Template:
     folder = resources.files("dpgm.report")
     loader = jinja2.FunctionLoader(lambda name: folder.joinpath(name).read_text(encoding="utf-8"))
     environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.globals |= {"math": math, "value_text": value_text}
+    environment.globals |= {"math": math, "figure_text": figure_text}
     environment.filters |= {
         "percent": percent,
         "share_text": share_text,
@@ -143,7 +143,7 @@ def column_figures(column: ColumnComparison) -> list[tuple[str, str, str]]:
 
 def _side_figures(column: ColumnComparison, side: ColumnSummary, mode_share: float) -> dict[str, str]:
     def value(number: float | None) -> str:
-        return value_text(column.kind, number)
+        return figure_text(column.kind, number)
 
     figures: dict[str, str] = {}
     if column.kind != "category":
@@ -225,7 +225,7 @@ def _off_diagonal(*matrices: NDArray[np.float64]) -> float:
     return max(float(matrix[~np.eye(len(matrix), dtype=bool)].max()) for matrix in matrices)
 
 
-def co_occurrence(evaluation: Evaluation) -> dict[str, Any] | None:
+def co_occurrence_maps(evaluation: Evaluation) -> dict[str, Any] | None:
     """Two heat maps on one scale, and the names of their rows and columns."""
     if (measured := evaluation.items.co_occurrence) is None:
         return None
@@ -242,7 +242,7 @@ def column_pairs(evaluation: Evaluation) -> dict[str, Any] | None:
     return {"measured": measured, "single": sorted(single, key=lambda field: -field[1]), "full": full}
 
 
-def frequent_sets(evaluation: Evaluation) -> list[dict[str, Any]]:
+def frequent_set_rows(evaluation: Evaluation) -> list[dict[str, Any]]:
     """The most frequent real sets of at least two items, and their shares in both data sets."""
     if evaluation.items.frequent_sets is None or evaluation.data.kind == "table":
         return []
@@ -339,12 +339,12 @@ _SECTIONS: tuple[Callable[[Evaluation], Any], ...] = (
     tiles,
     query_tables,
     length_chart,
-    co_occurrence,
+    co_occurrence_maps,
     column_pairs,
     columns,
     samples,
     images,
-    frequent_sets,
+    frequent_set_rows,
     noun,
     extent,
 )

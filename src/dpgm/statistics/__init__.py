@@ -6,7 +6,7 @@
 (choice of the bound), `shrinkage`, `fourier_features`.
 
 Terms with one meaning throughout: `profile` is the share of the records that hold each position; `lengths` the share
-that hold n = 0, 1, ... of the positions in question; `known` what is known about the records so far (`Known`); `noise`
-a multiplier of the sensitivity; `std` a standard deviation; `order` the number of positions in a set; `emphasis` the
-weight of a target in a fit.
+that hold n = 0, 1, ... of the positions in question; `known` what was released about the records so far
+(`ReleasedFacts`); `noise` a multiplier of the sensitivity; `std` a standard deviation; `order` the number of positions
+in a set; `emphasis` the weight of a target in a fit.
 """

@@ -13,9 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpgm.statistics.record_lengths import Known
+from dpgm.arrays import Floats, Ints
+from dpgm.statistics.record_lengths import ReleasedFacts
 from dpgm.statistics.rules import BoundRules
-from dpgm.statistics.statistic import STEPS, Floats, Ints
+from dpgm.statistics.statistic import STEPS
 
 
 class Popular(NamedTuple):
@@ -56,7 +57,7 @@ def set_counts(order: int, lengths: int) -> Floats:
     return np.array([comb(n, order) for n in range(lengths)], dtype=np.float64)
 
 
-def popular_sets(order: int, lengths: Floats, profile: Floats, known: Known) -> Popular:
+def popular_sets(order: int, lengths: Floats, profile: Floats, known: ReleasedFacts) -> Popular:
     """Errors of sets of `order` items drawn by popularity, given the lengths and the frequencies of positions."""
     count, records = known.rules.bound.popular_sets, known.records
     draws = np.random.default_rng(0).choice(len(profile), size=(count, order), p=profile / profile.sum())
@@ -86,7 +87,12 @@ class LikelyRecords:
 
 
 def draw_likely(
-    offsets: Floats, chosen: Ints, profile: Floats, lengths: Floats, known: Known, scales: Floats | float = 1.0
+    offsets: Floats,
+    chosen: Ints,
+    profile: Floats,
+    lengths: Floats,
+    known: ReleasedFacts,
+    scales: Floats | float = 1.0,
 ) -> LikelyRecords:
     """Random records from what was released; `lengths` counts the chosen items, not the table columns."""
     domain, rules = known.domain, known.rules.bound

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpgm.arrays import Floats, Ints
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.kernels.devices import matrix_precision
@@ -29,20 +30,18 @@ from dpgm.statistics.bounds import (
     popular_sets,
 )
 from dpgm.statistics.item_tuples import NAMES, dense_rows, places_of, possible_sets
-from dpgm.statistics.record_lengths import Known, record_sums
+from dpgm.statistics.record_lengths import ReleasedFacts, record_sums
 from dpgm.statistics.rules import BoundRules
 from dpgm.statistics.shrinkage import shrink_signed
 from dpgm.statistics.statistic import (
     FULL_WEIGHT,
     GRID,
     STEPS,
-    Floats,
-    Ints,
+    Descriptions,
     Measured,
-    Scale,
+    ScaleTerms,
     Scaling,
     Target,
-    Words,
     target_of,
 )
 
@@ -53,7 +52,7 @@ _CHUNK = 1 << 14  # 2^14 rows of weights up to 256 stay below 2^24, where float3
 class CentredPairs:
     """Centred sums of all pairs out of `chosen`, in the order of `tuples`."""
 
-    words: ClassVar[Words] = {
+    words: ClassVar[Descriptions] = {
         NAMES[2]: Measures("measure", "where records are dense, centred sums of these pairs", "centred: the bound")
     }
 
@@ -66,7 +65,7 @@ class CentredPairs:
 
     @classmethod
     def choose(
-        cls, chosen: Ints, lengths: Floats, profile: Floats, known: Known, noise: float
+        cls, chosen: Ints, lengths: Floats, profile: Floats, known: ReleasedFacts, noise: float
     ) -> tuple["CentredPairs", float]:
         """Offsets and limit for pairs of chosen positions (increasing), and the squared error as in `choose_cap`."""
         rules, offsets = known.rules.bound, offsets_near(profile[chosen])
@@ -145,7 +144,7 @@ class CentredPairs:
         """Mean weight of every component's records, and its derivative by s, with s taken as normal."""
         limit = self.limit / STEPS**2
 
-        def scale(probabilities: Tensor) -> Scale:
+        def scale(probabilities: Tensor) -> ScaleTerms:
             nodes, shares = normal_nodes(probabilities.device)
             chances, rise, offsets, owners = self._on_model(probabilities)
             mean = (offsets**2).sum() + chances @ rise
@@ -157,7 +156,7 @@ class CentredPairs:
 
         return scale
 
-    def expected(self, probabilities: Tensor, weights: Tensor, scale: Scale) -> Tensor:
+    def expected(self, probabilities: Tensor, weights: Tensor, scale: ScaleTerms) -> Tensor:
         """Mean of each centred product, down-weighted like the sums, as a matrix of positions x positions.
 
         To first order in the dependence of s on i and j.
@@ -192,7 +191,12 @@ def centred_bound(limit: float, groups: int) -> float:
 
 
 def centred_target(
-    measured: Measured[CentredPairs], profile: Floats, known: Known, emphasis: float | Tensor, *, shrunk: bool
+    measured: Measured[CentredPairs],
+    profile: Floats,
+    known: ReleasedFacts,
+    emphasis: float | Tensor,
+    *,
+    shrunk: bool,
 ) -> Target[CentredPairs]:
     """The sums as a target of a fit; with `shrunk`, shrunk toward those of independent items, which are near 0."""
     sets, records = measured.statistic, known.records

@@ -14,12 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpgm.arrays import Floats, Ints
 from dpgm.data.domain import Domain
 from dpgm.kernels.poisson_binomial import length_distribution
 from dpgm.statistics.bounds import choose_bound, popular_sets, set_counts
-from dpgm.statistics.record_lengths import Known
+from dpgm.statistics.record_lengths import ReleasedFacts
 from dpgm.statistics.rules import ReadRules
-from dpgm.statistics.statistic import FULL_WEIGHT, GRID, Floats, Ints, Scale, Scaling
+from dpgm.statistics.statistic import FULL_WEIGHT, GRID, ScaleTerms, Scaling
 
 
 @lru_cache(maxsize=64)
@@ -45,7 +46,9 @@ def clip_bound(order: int, cap: int) -> float:
     return sqrt(comb(cap, order))
 
 
-def choose_cap(order: int, lengths: Floats, profile: Floats, known: Known, noise: float) -> tuple[int, float]:
+def choose_cap(
+    order: int, lengths: Floats, profile: Floats, known: ReleasedFacts, noise: float
+) -> tuple[int, float]:
     """The cap that balances noise against the distortion by down-weighting, and its squared relative error.
 
     The error is that of popular sets of `order` items (`popular_sets`).
@@ -81,7 +84,7 @@ def clipped_scaling(order: int, positions: Ints, cap: int, longest: int, domain:
     columns = [column.start + np.flatnonzero(chosen[column]) for column in domain.table_columns]
     values = [torch.from_numpy(column) for column in columns if len(column)]
 
-    def scale(probabilities: Tensor) -> Scale:
+    def scale(probabilities: Tensor) -> ScaleTerms:
         # A record's length is a sum of independent zeros and ones: one per item, one per table column.
         here = probabilities.device
         parts = [probabilities[:, items.to(here)]]

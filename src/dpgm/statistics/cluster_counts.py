@@ -14,10 +14,10 @@ from torch import Tensor
 from dpgm.data.domain import Domain
 from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.statistics.clipping import clip_bound, clip_steps
-from dpgm.statistics.statistic import GRID, Words
+from dpgm.statistics.statistic import GRID, Descriptions
 
 CLUSTERS = "clusters"  # the name of the private column
-SIZES, PROFILES = "cluster sizes", "cluster profiles"
+CLUSTER_SIZES, CLUSTER_PROFILES = "cluster sizes", "cluster profiles"
 _CHUNK = 1 << 18
 
 
@@ -25,10 +25,10 @@ _CHUNK = 1 << 18
 class ClusterSizes:
     """Records of each cluster; one record changes one size by 1."""
 
-    words: ClassVar[Words] = {SIZES: Measures("profiles", "records of each final cluster", "1")}
+    words: ClassVar[Descriptions] = {CLUSTER_SIZES: Measures("profiles", "records of each final cluster", "1")}
 
     clusters: int
-    name: str = SIZES
+    name: str = CLUSTER_SIZES
 
     def query(self) -> Query:
         """One number per cluster."""
@@ -42,14 +42,14 @@ class ClusterSizes:
 class ClusterProfiles:
     """Item counts of each cluster; a record of n > `cap` items counts sqrt(cap / n) for each of them."""
 
-    words: ClassVar[Words] = {
-        PROFILES: Measures("profiles", "records of each cluster holding each item", "sqrt(length bound)")
+    words: ClassVar[Descriptions] = {
+        CLUSTER_PROFILES: Measures("profiles", "records of each cluster holding each item", "sqrt(length bound)")
     }
 
     domain: Domain
     clusters: int
     cap: int
-    name: str = PROFILES
+    name: str = CLUSTER_PROFILES
 
     def query(self) -> Query:
         """One row of counts per cluster."""

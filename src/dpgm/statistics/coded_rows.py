@@ -10,10 +10,10 @@ from functools import cached_property
 
 import numpy as np
 
+from dpgm.arrays import Ints
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.statistics.record_lengths import LONGEST
-from dpgm.statistics.statistic import Ints
 
 _SINGLE = 16  # lengths up to here have a code each; longer ones share codes, whose ranges grow by a quarter
 

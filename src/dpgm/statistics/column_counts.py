@@ -14,11 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpgm.arrays import Floats, Ints
 from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.statistics.coded_rows import Coding
 from dpgm.statistics.rules import ReadRules
 from dpgm.statistics.shrinkage import onto_simplex, shrink_alone
-from dpgm.statistics.statistic import FULL_WEIGHT, GRID, Floats, Ints, Measured, Words
+from dpgm.statistics.statistic import FULL_WEIGHT, GRID, Descriptions, Measured
 
 COLUMNS = "column counts"
 
@@ -27,7 +28,7 @@ COLUMNS = "column counts"
 class ColumnCounts:
     """Centred counts of the values of all columns, one column after the other."""
 
-    words: ClassVar[Words] = {
+    words: ClassVar[Descriptions] = {
         COLUMNS: Measures(
             "profile",
             "rows holding each value of each column, less an equal share of the rows",

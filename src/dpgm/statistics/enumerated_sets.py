@@ -22,20 +22,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dpgm.arrays import Floats, Ints
 from dpgm.data.domain import Domain
 from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.statistics.bounds import choose_bound, offsets_near, popular_sets, set_counts
 from dpgm.statistics.item_counts import possible_shares
 from dpgm.statistics.item_tuples import NAMES
-from dpgm.statistics.record_lengths import Known, Lengths, record_sums
-from dpgm.statistics.statistic import FULL_WEIGHT, GRID, MARGIN, STEPS, Floats, Ints, Measured, Words
+from dpgm.statistics.record_lengths import Lengths, ReleasedFacts, record_sums
+from dpgm.statistics.statistic import FULL_WEIGHT, GRID, MARGIN, STEPS, Descriptions, Measured
 
 
 @dataclass(frozen=True)
 class EnumeratedSets:
     """Centred sums of all sets of `order` items, in the order of `sets`; then `whole_records`."""
 
-    words: ClassVar[Words] = {
+    words: ClassVar[Descriptions] = {
         NAMES[1]: Measures("profile", "up to 17 items, centred", "centred: the bound"),
         NAMES[2]: Measures("measure", "up to 17 items, centred", "centred: the bound"),
         NAMES[3]: Measures("measure", "up to 17 items, centred, short records whole", "centred: the bound"),
@@ -49,7 +50,9 @@ class EnumeratedSets:
     whole: bool = False  # whether short records are counted whole
 
     @classmethod
-    def choose(cls, order: int, profile: Floats, known: Known, noise: float, *, whole: bool) -> "EnumeratedSets":
+    def choose(
+        cls, order: int, profile: Floats, known: ReleasedFacts, noise: float, *, whole: bool
+    ) -> "EnumeratedSets":
         """With the offsets and the bound of the smallest expected error; the frequencies are preferred as offsets."""
         domain, rules = known.domain, known.rules.bound
         sets = set_counts(order, domain.width + 1)[np.bitwise_count(np.arange(1 << domain.width))]
@@ -167,7 +170,7 @@ def likely_records(profile: Floats, lengths: Floats) -> Floats:
     return guess
 
 
-def enumerated_profile(items: Measured[EnumeratedSets], known: Known) -> Floats:
+def enumerated_profile(items: Measured[EnumeratedSets], known: ReleasedFacts) -> Floats:
     """Share of the records that hold each item, from sums of single items with one common offset."""
     statistic, lengths = items.statistic, known.items
     sizes = np.arange(min(len(lengths), statistic.width + 1))

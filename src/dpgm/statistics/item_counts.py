@@ -12,13 +12,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dpgm.arrays import Floats
 from dpgm.data.domain import Domain
 from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.statistics.clipping import choose_cap, clip_bound, clip_steps, clipped_scaling, longest_expected, moments
-from dpgm.statistics.record_lengths import Known
+from dpgm.statistics.record_lengths import ReleasedFacts
 from dpgm.statistics.rules import ReadRules
 from dpgm.statistics.shrinkage import onto_simplex, shrink_alone
-from dpgm.statistics.statistic import GRID, Floats, Measured, Scale, Target, Words, target_of
+from dpgm.statistics.statistic import GRID, Descriptions, Measured, ScaleTerms, Target, target_of
 
 ITEMS = "item counts"
 
@@ -27,14 +28,14 @@ ITEMS = "item counts"
 class ItemCounts:
     """Counts of all positions; a record of n > `cap` items counts sqrt(cap / n) for each of them."""
 
-    words: ClassVar[Words] = {ITEMS: Measures("profile", "records holding each item", "sqrt(length bound)")}
+    words: ClassVar[Descriptions] = {ITEMS: Measures("profile", "records holding each item", "sqrt(length bound)")}
 
     domain: Domain
     cap: int
     name: str = ITEMS
 
     @classmethod
-    def choose(cls, known: Known, noise: float) -> "ItemCounts":
+    def choose(cls, known: ReleasedFacts, noise: float) -> "ItemCounts":
         """With the cap of the smallest expected error, given the lengths; popularity is assumed to be Zipf-like."""
         lengths = known.whole
         zipf = 1 / (np.arange(known.domain.width) + known.rules.bound.zipf_offset)
@@ -54,7 +55,7 @@ class ItemCounts:
             total += np.bincount(chunk.indices, weights, minlength=self.domain.width).astype(np.int64)
         return torch.from_numpy(total)
 
-    def expected(self, probabilities: Tensor, weights: Tensor, scale: Scale) -> Tensor:
+    def expected(self, probabilities: Tensor, weights: Tensor, scale: ScaleTerms) -> Tensor:
         """Share of the records that hold each position, down-weighted like the counts."""
         return moments(1, probabilities, weights, *scale)
 
@@ -62,7 +63,7 @@ class ItemCounts:
 # -- how noisy counts are read -------------------------------------------------------------------------------------
 
 
-def item_profile(items: Measured[ItemCounts], known: Known) -> Floats:
+def item_profile(items: Measured[ItemCounts], known: ReleasedFacts) -> Floats:
     """Share of the records that hold each position, corrected for the mean effect of down-weighting.
 
     The shares of a table column are projected onto those that sum to 1. Columns of many values are scaled to the sum 1
@@ -82,7 +83,7 @@ def item_profile(items: Measured[ItemCounts], known: Known) -> Floats:
     return profile
 
 
-def item_target(items: Measured[ItemCounts], known: Known, emphasis: float) -> Target[ItemCounts]:
+def item_target(items: Measured[ItemCounts], known: ReleasedFacts, emphasis: float) -> Target[ItemCounts]:
     """The shrunk counts as a target of a fit."""
     counts, stds = _posterior(items, known.rules.read)
     statistic, domain = items.statistic, known.domain
@@ -102,7 +103,7 @@ def _posterior(items: Measured[ItemCounts], rules: ReadRules) -> tuple[Floats, F
     return counts, stds
 
 
-def pilot_profile(sums: Floats, known: Known) -> Floats:
+def pilot_profile(sums: Floats, known: ReleasedFacts) -> Floats:
     """Share of the records that hold each item, in proportion to noisy sums and with the measured mean length.
 
     Domain discovery adds 1/sqrt(n) for each of a record's n values, so items of long records come out a little too
@@ -114,7 +115,7 @@ def pilot_profile(sums: Floats, known: Known) -> Floats:
     return possible_shares(shares * (mean / max(float(shares.sum()), 1e-12)), 0.0, known)
 
 
-def mean_weight(items: Measured[ItemCounts], known: Known) -> float:
+def mean_weight(items: Measured[ItemCounts], known: ReleasedFacts) -> float:
     """Mean weight of the records that hold an item."""
     lengths = known.whole
     sizes = np.arange(len(lengths))
@@ -123,14 +124,14 @@ def mean_weight(items: Measured[ItemCounts], known: Known) -> float:
     return max(mean, known.rules.read.least_weight)
 
 
-def possible_shares(shares: Floats, std: float | Floats, known: Known) -> Floats:
+def possible_shares(shares: Floats, std: float | Floats, known: ReleasedFacts) -> Floats:
     """Noisy shares of the records, clipped away from 0 and 1: an item below the noise may still occur."""
     floor = np.minimum(_floor(std, known), known.rules.read.largest_floor)
     possible: Floats = np.clip(shares, floor, known.rules.read.largest_share)
     return possible
 
 
-def _floor(std: float | Floats, known: Known) -> Floats:
+def _floor(std: float | Floats, known: ReleasedFacts) -> Floats:
     """The smallest share of the records that an item is taken to have."""
     rules = known.rules.read
     floor: Floats = np.maximum(rules.floor_noise * np.asarray(std), rules.floor_records) / known.records

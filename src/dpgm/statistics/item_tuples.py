@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpgm.arrays import Floats, Ints
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.kernels.devices import matrix_precision
@@ -21,9 +22,9 @@ from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.statistics.bounds import set_counts
 from dpgm.statistics.clipping import clip_bound, clip_steps, clipped_scaling, longest_expected, moments
 from dpgm.statistics.item_counts import ITEMS
-from dpgm.statistics.record_lengths import Known, counts_within
+from dpgm.statistics.record_lengths import ReleasedFacts, counts_within
 from dpgm.statistics.shrinkage import shrink
-from dpgm.statistics.statistic import GRID, Floats, Ints, Measured, Scale, Target, Words, columns_of, target_of
+from dpgm.statistics.statistic import GRID, Descriptions, Measured, ScaleTerms, Target, at_positions, target_of
 
 NAMES = {1: ITEMS, 2: "pair counts", 3: "triple counts", 4: "quadruple counts"}  # by the size of the sets
 # Rows of a matrix product: sums of 0/1 columns with weights up to 256 stay below 2^24, where float32 is exact.
@@ -34,7 +35,7 @@ _CHUNK = {"cpu": {2: 1 << 14, 3: 1 << 12, 4: 1 << 12}, "cuda": {2: 1 << 16, 3: 1
 class ItemTuples:
     """Counts of all sets of `order` positions out of `chosen`, in the order of `tuples`."""
 
-    words: ClassVar[Words] = {
+    words: ClassVar[Descriptions] = {
         name: Measures("measure", f"records holding each {sets}", "sqrt(sets within the bound)")
         for name, sets in (
             (NAMES[2], "pair of popular items"),
@@ -117,9 +118,9 @@ class ItemTuples:
     def _index(self) -> Tensor:
         return torch.from_numpy(self.positions)
 
-    def expected(self, probabilities: Tensor, weights: Tensor, scale: Scale) -> Tensor:
+    def expected(self, probabilities: Tensor, weights: Tensor, scale: ScaleTerms) -> Tensor:
         """Share of the records that hold each set, down-weighted like the counts, as a matrix (see `places`)."""
-        return moments(self.order, columns_of(probabilities, self._index), weights, *scale)
+        return moments(self.order, at_positions(probabilities, self._index), weights, *scale)
 
     def shares(self, probabilities: Tensor, weights: Tensor) -> Floats:
         """Share of a mixture's records that hold each set, not down-weighted, in the order of `tuples`."""
@@ -165,7 +166,11 @@ def dense_rows(records: Records, place: Ints, size: int, device: str) -> Tensor:
 
 
 def tuple_target(
-    measured: Measured[ItemTuples], expected: Floats | None, lengths: Floats, known: Known, emphasis: float | Tensor
+    measured: Measured[ItemTuples],
+    expected: Floats | None,
+    lengths: Floats,
+    known: ReleasedFacts,
+    emphasis: float | Tensor,
 ) -> Target[ItemTuples]:
     """The counts as a target of a fit, shrunk toward the `expected` ones (in any unit) if these are given."""
     sets = measured.statistic
@@ -180,7 +185,7 @@ def tuple_target(
 
 
 def _shrunk(
-    measured: Measured[ItemTuples], expected: Floats, lengths: Floats, known: Known
+    measured: Measured[ItemTuples], expected: Floats, lengths: Floats, known: ReleasedFacts
 ) -> tuple[Floats, Floats]:
     """Posterior means and deviations of the counts, given expected counts up to a common factor.
 

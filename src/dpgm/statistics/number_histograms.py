@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpgm.arrays import Floats, Ints
 from dpgm.data.number_grids import (
     BOUND_SLOTS,
     HOURS,
@@ -27,7 +28,7 @@ from dpgm.data.number_grids import (
 from dpgm.data.open_columns import NumberColumn
 from dpgm.data.open_records import OpenRecords
 from dpgm.mechanisms.query import Measures, Query, View
-from dpgm.statistics.statistic import Floats, Ints, Words
+from dpgm.statistics.statistic import Descriptions
 
 BOUNDS, HISTOGRAMS = "value bounds", "number histograms"
 
@@ -99,7 +100,7 @@ class NumberHistograms:
     the square root of the number of levels.
     """
 
-    words: ClassVar[Words] = {
+    words: ClassVar[Descriptions] = {
         HISTOGRAMS: Measures(
             "discover",
             "histogram of each number over a public grid, and over groups of its cells (times: over hours of the day)",
@@ -141,7 +142,7 @@ class BoundHistograms:
     square root of that sum.
     """
 
-    words: ClassVar[Words] = {
+    words: ClassVar[Descriptions] = {
         BOUNDS: Measures(
             "discover",
             "histogram of numbers between powers of two (dates: of years), of each column, and of its steps",

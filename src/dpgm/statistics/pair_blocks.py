@@ -13,7 +13,7 @@ features. Three choices of features:
 With u_i = |phi_i(v_i)|², the products of a row together have the norm sqrt(sum over pairs of omega_ij² u_i u_j). Rows
 of a larger norm than `limit` are scaled down to it (the weight w), so the sensitivity is the limit. The limit is low,
 and most rows are scaled down: whoever reads the sums computes the same weights on rows of a model (`PairFeatures`), so
-that scaling down causes no bias. All is in whole steps: features in 1/STEPS, emphasis omega in 1/4, weights in 1/256.
+that scaling down causes no bias. All is in whole steps: features in 1/64, emphasis omega in 1/4, weights in 1/256.
 """
 
 from collections.abc import Sequence
@@ -27,23 +27,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dpgm.arrays import Floats, Ints
 from dpgm.kernels.pair_kernels import add_pairs, read_pairs
 from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.statistics.coded_rows import Coding
-from dpgm.statistics.statistic import FULL_WEIGHT, GRID, MARGIN, Floats, Ints, Words
+from dpgm.statistics.statistic import FULL_WEIGHT, GRID, MARGIN, Descriptions
 
 COARSE, FULL, SMOOTH = "coarse pairs", "full pairs", "rank pairs"
-STEPS = 64  # features are whole multiples of 1 / STEPS
+FEATURE_STEPS = 64  # features are whole multiples of 1 / FEATURE_STEPS
 FOURTHS = 4  # the emphasis of a pair is a whole multiple of 1 / 4
-Codes: TypeAlias = NDArray[np.signedinteger[Any]]
-_UNIT = STEPS**2 * FOURTHS  # steps of a product of two features with its emphasis
+AnyCodes: TypeAlias = NDArray[np.signedinteger[Any]]
+_UNIT = FEATURE_STEPS**2 * FOURTHS  # steps of a product of two features with its emphasis
 
 
 @dataclass(frozen=True, eq=False)
 class Features:
     """The features of one column: the group of every code, the last one of rows without a value; phi of each group.
 
-    `phi` is (groups + 1, k) in steps of 1 / STEPS; its last line, of rows without a value, is zero.
+    `phi` is (groups + 1, k) in steps of 1 / FEATURE_STEPS; its last line, of rows without a value, is zero.
     """
 
     groups: Ints
@@ -51,7 +52,7 @@ class Features:
 
     @cached_property
     def squares(self) -> Ints:
-        """|phi|² of every group, in steps of 1 / STEPS²."""
+        """|phi|² of every group, in steps of 1 / FEATURE_STEPS²."""
         squares: Ints = (self.phi**2).sum(axis=1)
         return squares
 
@@ -60,7 +61,9 @@ def group_features(groups: Ints, shares: Floats) -> Features:
     """Indicators of the groups of the codes, less the shares of the groups: a row of a common group adds little."""
     count = int(groups.max()) + 1
     joined = np.bincount(groups, shares, minlength=count)
-    phi = STEPS * np.eye(count + 1, count, dtype=np.int64) - np.rint(STEPS * joined).astype(np.int64)
+    phi = FEATURE_STEPS * np.eye(count + 1, count, dtype=np.int64) - np.rint(FEATURE_STEPS * joined).astype(
+        np.int64
+    )
     phi[count] = 0
     return Features(np.append(groups, count), phi)
 
@@ -73,7 +76,7 @@ def rank_features(ranks: Floats, shares: Floats, degree: int) -> Features:
     numbers = [np.where(known, one - (one * shares)[known].sum() / shares[known].sum(), 0.0) for one in powers]
     if not known.all():
         numbers.append(np.where(known, 0.0, 1.0) - shares[~known].sum())
-    phi = np.rint(STEPS * np.stack(numbers, axis=1)).astype(np.int64)
+    phi = np.rint(FEATURE_STEPS * np.stack(numbers, axis=1)).astype(np.int64)
     return Features(np.arange(len(ranks) + 1), np.vstack([phi, np.zeros_like(phi[:1])]))
 
 
@@ -96,7 +99,7 @@ def mid_ranks(order: Floats, shares: Floats) -> Floats:
 class PairBlocks:
     """Sums of products of features, for the pairs of columns (P, 2), whose emphasis is in steps of 1 / FOURTHS."""
 
-    words: ClassVar[Words] = {
+    words: ClassVar[Descriptions] = {
         COARSE: Measures(
             "measure",
             "for pairs of columns, a table of groups of their values, centred",
@@ -188,12 +191,12 @@ class PairLayout:
         ends = self._places[2]
         return np.zeros(int(ends[0]) if len(ends) else 0, dtype=kind)
 
-    def add(self, groups: Codes, weights: np.ndarray, tables: np.ndarray) -> None:
+    def add(self, groups: AnyCodes, weights: np.ndarray, tables: np.ndarray) -> None:
         """Add the weight of every row to its cell of every table."""
         starts, strides, _ = self._places
         add_pairs(groups, self.pairs, starts, strides, weights, tables)
 
-    def read(self, groups: Codes, tables: Floats) -> Floats:
+    def read(self, groups: AnyCodes, tables: Floats) -> Floats:
         """For every row, the sum of its cells."""
         starts, strides, _ = self._places
         return read_pairs(groups, self.pairs, starts, strides, tables)
@@ -216,7 +219,7 @@ class PairFeatures:
         self._layout, self._pairs = blocks.layout, blocks.pairs.tolist()
         self._groups = np.ascontiguousarray(blocks.groups(codes).astype(np.int32))
         self._weights = blocks.weight_steps(blocks.groups(codes)) * GRID
-        self._phis = [one.phi / STEPS for one in blocks.features]
+        self._phis = [one.phi / FEATURE_STEPS for one in blocks.features]
         self._emphasis = (blocks.emphasis / FOURTHS).tolist()
 
     def energies(self, theta: Tensor) -> Tensor:
@@ -225,10 +228,18 @@ class PairFeatures:
 
     def sums(self, weights: Tensor) -> Tensor:
         """The sums over the rows with the given weights."""
+        return self._added(weights, 1)
+
+    def squares(self, weights: Tensor) -> Tensor:
+        """The sums of squares over the rows with the given weights."""
+        return self._added(weights, 2)
+
+    def _added(self, weights: Tensor, power: int) -> Tensor:
         tables = self._layout.zeros(np.float64)
-        self._layout.add(self._groups, weights.numpy() * self._weights, tables)
-        parts = zip(self._emphasis, self._layout.project(tables, self._phis), strict=True)
-        return torch.from_numpy(np.concatenate([omega * part.ravel() for omega, part in parts]))
+        self._layout.add(self._groups, weights.numpy() * self._weights**power, tables)
+        parts = self._layout.project(tables, [one**power for one in self._phis])
+        pairs = zip(self._emphasis, parts, strict=True)
+        return torch.from_numpy(np.concatenate([omega**power * part.ravel() for omega, part in pairs]))
 
     def tables(self, theta: Tensor) -> Floats:
         """The energy of every cell of every pair before scaling down, flat."""

@@ -1,7 +1,8 @@
 """How many records hold n items: histograms over all items (`RecordLengths`) or over groups of them (`PopularLengths`).
 
 A record is in one bin of a histogram, so one histogram has sensitivity 1. Noisy histograms are read by joining and
-shrinking bins (`read_lengths`); what they say about the records is kept in `Known`, which later statistics build on.
+shrinking bins (`read_lengths`); what they say about the records is kept in `ReleasedFacts`, which later statistics
+build on.
 """
 
 from dataclasses import dataclass
@@ -14,13 +15,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dpgm.arrays import Floats, Ints
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.kernels.poisson_binomial import length_distribution
 from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.statistics.rules import ReadRules, StatisticRules
 from dpgm.statistics.shrinkage import shrink_alone
-from dpgm.statistics.statistic import Floats, Ints, Measured, Scale, Target, Words, columns_of, target_of, unscaled
+from dpgm.statistics.statistic import Descriptions, Measured, ScaleTerms, Target, at_positions, target_of, unscaled
 
 LENGTHS, POPULAR = "record lengths", "popular lengths"
 LONGEST = 512  # public: longer records share the last bin
@@ -30,7 +32,7 @@ LONGEST = 512  # public: longer records share the last bin
 class RecordLengths:
     """Histogram of the number of items per record, over item sets and images; long records share the last bin."""
 
-    words: ClassVar[Words] = {LENGTHS: Measures("profile", "histogram of record lengths", "1")}
+    words: ClassVar[Descriptions] = {LENGTHS: Measures("profile", "histogram of record lengths", "1")}
 
     domain: Domain
     name: str = LENGTHS
@@ -48,7 +50,7 @@ class RecordLengths:
 class PopularLengths:
     """For each of some groups of items, a histogram of the number of these items per record."""
 
-    words: ClassVar[Words] = {
+    words: ClassVar[Descriptions] = {
         POPULAR: Measures(
             "measure",
             "histograms of how many of the 30 and of the 100 most popular items records hold",
@@ -162,7 +164,7 @@ def read_lengths(noisy: Floats, std: float, records: int, rules: ReadRules, *, f
 
 
 @dataclass(frozen=True)
-class Known:
+class ReleasedFacts:
     """What is known about the records when a statistic is chosen or its noisy values are read."""
 
     domain: Domain
@@ -173,7 +175,7 @@ class Known:
     @classmethod
     def read(
         cls, lengths: Measured[RecordLengths] | None, domain: Domain, records: int, rules: StatisticRules
-    ) -> "Known":
+    ) -> "ReleasedFacts":
         """From a released histogram of lengths; tables have none."""
         if lengths is None:
             return cls(domain, records, None, rules)
@@ -231,14 +233,16 @@ class LengthGroups:
     def _index(self) -> tuple[Tensor, Tensor]:
         return torch.tensor(self.positions, dtype=torch.long), torch.tensor(self.groups, dtype=torch.long)
 
-    def expected(self, probabilities: Tensor, weights: Tensor, scale: Scale) -> Tensor:
+    def expected(self, probabilities: Tensor, weights: Tensor, scale: ScaleTerms) -> Tensor:
         """Share of the records in each group."""
         positions, groups = self._index
-        shares = length_distribution(columns_of(probabilities, positions), len(groups) - 1)
+        shares = length_distribution(at_positions(probabilities, positions), len(groups) - 1)
         return weights.new_zeros(max(self.groups) + 1).index_add(0, groups.to(weights.device), weights @ shares)
 
 
-def length_target(positions: Ints, lengths: Lengths, known: Known, emphasis: float = 1.0) -> Target[LengthGroups]:
+def length_target(
+    positions: Ints, lengths: Lengths, known: ReleasedFacts, emphasis: float = 1.0
+) -> Target[LengthGroups]:
     """Counts of records by the number of positions they hold; errors of a few records in ten thousand are tolerated.
 
     Without the tolerance, where noise is small, a length that nobody has (the empty record) would cost more than all
@@ -249,7 +253,7 @@ def length_target(positions: Ints, lengths: Lengths, known: Known, emphasis: flo
     return target_of(groups, lengths.counts, stds, unscaled, emphasis)
 
 
-def popular_targets(popular: Measured[PopularLengths], known: Known) -> list[Target[LengthGroups]]:
+def popular_targets(popular: Measured[PopularLengths], known: ReleasedFacts) -> list[Target[LengthGroups]]:
     """One target per group: counts of records by how many of its items they hold."""
     targets = []
     for group, noisy in zip(popular.statistic.groups, popular.value.numpy(), strict=True):

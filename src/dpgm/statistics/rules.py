@@ -138,4 +138,4 @@ class StatisticRules:
     read: ReadRules = field(default_factory=ReadRules)
 
 
-RULES = StatisticRules()
+STATISTIC_RULES = StatisticRules()

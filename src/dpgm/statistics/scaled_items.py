@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpgm.arrays import Floats, Ints
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.mechanisms.gateway import Gateway
@@ -35,7 +36,7 @@ from dpgm.statistics.bounds import (
     offsets_near,
 )
 from dpgm.statistics.item_counts import ITEMS, ItemCounts, possible_shares
-from dpgm.statistics.record_lengths import Known, record_sums
+from dpgm.statistics.record_lengths import ReleasedFacts, record_sums
 from dpgm.statistics.rules import BoundRules
 from dpgm.statistics.shrinkage import shrink_alone
 from dpgm.statistics.statistic import (
@@ -43,14 +44,12 @@ from dpgm.statistics.statistic import (
     GRID,
     MARGIN,
     STEPS,
-    Floats,
-    Ints,
+    Descriptions,
     Measured,
-    Scale,
+    ScaleTerms,
     Scaling,
     Target,
-    Words,
-    ask,
+    release,
     target_of,
 )
 
@@ -61,7 +60,7 @@ SCALED = "scaled item counts"
 class ScaledItems:
     """Sums of scale_i (x_i - offset_i) for all positions; `limit` and s are in steps of 1 / STEPS⁴."""
 
-    words: ClassVar[Words] = {
+    words: ClassVar[Descriptions] = {
         SCALED: Measures(
             "profile",
             "records holding each item, rare items on a larger scale, less what most records hold",
@@ -81,7 +80,7 @@ class ScaledItems:
     name: str = SCALED
 
     @classmethod
-    def choose(cls, profile: Floats, known: Known, noise: float) -> "ScaledItems":
+    def choose(cls, profile: Floats, known: ReleasedFacts, noise: float) -> "ScaledItems":
         """Scales, offsets and limit with the smallest expected error of popular items, given a rough profile."""
         rules, tried = known.rules, []
         for power, candidate in product(rules.bound.scale_powers, rules.bound.offset_candidates):
@@ -93,11 +92,11 @@ class ScaledItems:
             tried.append((cost, replace(free, limit=max(1, round(limit * STEPS**4)))))
         return min(tried, key=lambda found: found[0])[1]
 
-    def _likely(self, profile: Floats, known: Known) -> LikelyRecords:
+    def _likely(self, profile: Floats, known: ReleasedFacts) -> LikelyRecords:
         scales, offsets = self._numbers
         return draw_likely(offsets, np.arange(self.domain.width), profile, known.whole, known, scales)
 
-    def _choose_limit(self, profile: Floats, known: Known, noise: float) -> tuple[float, float]:
+    def _choose_limit(self, profile: Floats, known: ReleasedFacts, noise: float) -> tuple[float, float]:
         """The limit on s that balances noise against distortion, and the squared error."""
         rules, records, likely = known.rules, known.records, self._likely(profile, known)
         counts, popularity = records * profile, profile / profile.sum()
@@ -188,7 +187,7 @@ class ScaledItems:
         def weight(s: Tensor) -> Tensor:
             return (limit / s.clamp(min=1e-9)).sqrt().clamp(max=1.0)
 
-        def scale(chances: Tensor) -> Scale:
+        def scale(chances: Tensor) -> ScaleTerms:
             here = chances.device
             s, shares = _size_nodes(empty_size.to(here) + chances @ rises.to(here), chances, rises.to(here))
             mean = (weight(s) * shares).sum(dim=1)
@@ -197,7 +196,7 @@ class ScaledItems:
 
         return scale
 
-    def expected(self, probabilities: Tensor, weights: Tensor, scale: Scale) -> Tensor:
+    def expected(self, probabilities: Tensor, weights: Tensor, scale: ScaleTerms) -> Tensor:
         """Mean of scale_i (x_i - offset_i), down-weighted like the sums."""
         scales, offsets = (numbers.to(probabilities.device) for numbers in self._on_model)
         mean, difference = scale
@@ -207,7 +206,7 @@ class ScaledItems:
 
 def ask_table(gateway: Gateway, domain: Domain, records: int, noise: float) -> Measured[ItemCounts]:
     """Release the counts of all values of a table; the offsets times the public number of rows are added back."""
-    measured = ask(gateway, ScaledItems.of_table(domain), noise)
+    measured = release(gateway, ScaledItems.of_table(domain), noise)
     shares = torch.tensor(measured.statistic.offsets).to(measured.value) * (records / STEPS)
     return Measured(ItemCounts(domain, len(domain.table_columns)), measured.value + shares, measured.std)
 
@@ -235,7 +234,7 @@ class ScaledReading:
     stds: Floats  # and their standard deviations
 
 
-def read_scaled(scaled: Measured[ScaledItems], pilot: Floats, known: Known) -> ScaledReading:
+def read_scaled(scaled: Measured[ScaledItems], pilot: Floats, known: ReleasedFacts) -> ScaledReading:
     """Estimate item frequencies from the scaled counts; the pilot predicts how far records were scaled down."""
     statistic, records, rules = scaled.statistic, known.records, known.rules
     scales, offsets = statistic._numbers
@@ -258,7 +257,7 @@ def read_scaled(scaled: Measured[ScaledItems], pilot: Floats, known: Known) -> S
     return ScaledReading(scaled, profile, scales * (counts - subtracted), scales * stds)
 
 
-def scaled_target(scaled: ScaledReading, known: Known, emphasis: float) -> Target[ScaledItems]:
+def scaled_target(scaled: ScaledReading, known: ReleasedFacts, emphasis: float) -> Target[ScaledItems]:
     """The shrunk sums as a target of a fit."""
     statistic = scaled.released.statistic
     counts = (known.records * scaled.profile).astype(np.float32)

@@ -9,10 +9,10 @@ numbers of either sign. Post-processing: only released values enter.
 
 import numpy as np
 
-from dpgm.statistics.rules import RULES, ShrinkRules
-from dpgm.statistics.statistic import Floats
+from dpgm.arrays import Floats
+from dpgm.statistics.rules import STATISTIC_RULES, ShrinkRules
 
-_RULES = RULES.read.shrink
+_RULES = STATISTIC_RULES.read.shrink
 
 
 def shrink(noisy: Floats, std: float, expected: Floats, rules: ShrinkRules = _RULES) -> tuple[Floats, Floats]:

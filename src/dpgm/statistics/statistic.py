@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dpgm.arrays import Floats
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Measures, Query
 
@@ -21,15 +22,13 @@ FULL_WEIGHT = round(1 / GRID)  # the weight 1, in grid steps
 STEPS = 16  # offsets and scales are whole multiples of 1 / STEPS
 MARGIN = 1 - 1e-12  # a weight times this is never rounded up past its bound; far above the rounding of doubles
 
-Floats: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.int64]
-Words: TypeAlias = Mapping[str, Measures]
+Descriptions: TypeAlias = Mapping[str, Measures]
 
 
 class Statistic(Protocol):
     """A bounded sum over records, ready for the gateway."""
 
-    words: ClassVar[Words]  # its sentence for the plan, under every name it may have there
+    words: ClassVar[Descriptions]  # its sentence for the plan, under every name it may have there
 
     @property
     def name(self) -> str:
@@ -53,13 +52,13 @@ class Measured(Generic[S]):
     std: float
 
 
-def ask(gateway: Gateway, statistic: S, noise: float) -> Measured[S]:
+def release(gateway: Gateway, statistic: S, noise: float) -> Measured[S]:
     """Release a statistic with the given noise multiplier."""
     query = statistic.query()
     return Measured(statistic, gateway.release(statistic.name, query, noise), noise * query.sensitivity)
 
 
-def in_words(*statistics: Words) -> dict[str, Measures]:
+def plan_descriptions(*statistics: Descriptions) -> dict[str, Measures]:
     """The sentences of several statistics by name; where alternatives share a name, their sentences are joined."""
     joined: dict[str, Measures] = {}
     for words in statistics:
@@ -74,14 +73,14 @@ def in_words(*statistics: Words) -> dict[str, Measures]:
 
 # How down-weighting of long records changes the moments of every component, to first order: two tensors whose meaning
 # is a matter between `Target.scaling` and `expected` of the same statistic.
-Scale: TypeAlias = tuple[Tensor, Tensor]
-Scaling: TypeAlias = Callable[[Tensor], Scale]
+ScaleTerms: TypeAlias = tuple[Tensor, Tensor]
+Scaling: TypeAlias = Callable[[Tensor], ScaleTerms]
 
 
 class Expected(Protocol):
     """A statistic that can be evaluated on a mixture of products."""
 
-    def expected(self, probabilities: Tensor, weights: Tensor, scale: Scale) -> Tensor:
+    def expected(self, probabilities: Tensor, weights: Tensor, scale: ScaleTerms) -> Tensor:
         """The expected value of the statistic per record of the mixture; differentiable.
 
         Args:
@@ -131,7 +130,7 @@ def target_of(
     return Target(statistic, counts, torch.from_numpy(stds**2).float(), sizes, scaling, emphasis)
 
 
-def columns_of(probabilities: Tensor, positions: Tensor) -> Tensor:
+def at_positions(probabilities: Tensor, positions: Tensor) -> Tensor:
     """The probabilities at some positions; a view, not a copy, where these are all positions."""
     width = probabilities.shape[1]
     if len(positions) == width and torch.equal(positions, torch.arange(width)):
@@ -139,6 +138,6 @@ def columns_of(probabilities: Tensor, positions: Tensor) -> Tensor:
     return probabilities.index_select(1, positions.to(probabilities.device))
 
 
-def unscaled(probabilities: Tensor) -> Scale:
+def unscaled(probabilities: Tensor) -> ScaleTerms:
     """The scale of statistics that down-weight no record."""
     return probabilities.new_ones(()), probabilities.new_zeros(())

@@ -16,8 +16,8 @@ from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Measures
 from dpgm.privacy.calibration import Spend, Training, training_mechanisms
 from dpgm.privacy.events import Adjacency, Mechanism
+from dpgm.strategy.memory_rules import MemoryRules, Sizes
 from dpgm.strategy.progress import StageLines
-from dpgm.strategy.rules import CostRules, Sizes, Work
 from dpgm.strategy.settings import Config, FamilySettings, Settings, no_settings, refuses_paper
 
 # -- what a family receives ---------------------------------------------------------------------
@@ -257,8 +257,8 @@ class Strategy(Protocol):
         """The part of a generator's architecture that follows from the settings."""
         return {}
 
-    def work(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, costs: CostRules) -> Work:
-        """Estimated time and memory of a fit beyond the cost that all families share; an overestimate."""
+    def memory(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, rules: MemoryRules) -> float:
+        """Bytes that a fit needs besides its rows and the libraries; an overestimate."""
 
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext
@@ -296,7 +296,10 @@ def check_tensors(
             )
 
 
-def check_shares(shares: Tensor, tolerance: float) -> None:
+SHARES_OFF = 2.0**-10  # a release with shares whose sum is further from 1 is refused
+
+
+def check_shares(shares: Tensor, tolerance: float = SHARES_OFF) -> None:
     """Refuse numbers that are negative or whose sums along the last axis differ from 1 by more than a tolerance."""
     near_one = (shares.double().sum(-1) - 1).abs() <= tolerance  # false for NaN
     if bool((shares < 0).any()) or not bool(near_one.all()):

@@ -25,7 +25,7 @@ class Config:
 
     Attributes:
         epsilon: the privacy budget.
-        delta: the probability that the guarantee leaves open.
+        delta: the slack in the promise.
         clusters: number of networks in a mixture; other families have none.
         model: the name of a family, or `auto`.
         preset: `default`, or `paper` for the paper's own choices under corrected mechanisms.

@@ -45,7 +45,7 @@ from dpgm.privacy.ledger import Entry, Ledger
 from dpgm.strategy.protocol import Generator
 from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.domain_discovery import MEASURES as DISCOVERY
-from dpgm.synthesis.fingerprint import fingerprint
+from dpgm.synthesis.fingerprint import rows_fingerprint
 from dpgm.synthesis.plan import Plan
 from dpgm.synthesis.strategies import rebuild
 from dpgm.synthesis.tensors import tensor_bytes
@@ -81,7 +81,7 @@ class Books:
             BudgetError: the ledger's budget does not allow the plan.
             ArtefactError: the checkpoint is damaged, or does not belong to this plan, data or ledger.
         """
-        digest = None if checkpoint is None else fingerprint(records) or ""
+        digest = None if checkpoint is None else rows_fingerprint(records) or ""
         books = cls(plan, records, None, None)
         with all_or_none():  # what the first process refuses, all do
             if parallel.rank() == 0:

@@ -32,12 +32,12 @@ from dpgm.data.records import Records
 from dpgm.errors import ArtefactError, DiskError, UsageError
 from dpgm.kernels import parallel
 from dpgm.privacy.untrusted_files import read_bytes
-from dpgm.synthesis.fingerprint import fingerprint
+from dpgm.synthesis.fingerprint import rows_fingerprint
 from dpgm.synthesis.journal import History, Journal, damaged
 from dpgm.synthesis.plan import Plan
 from dpgm.synthesis.tensors import MAX_BYTES, read_tensors, tensor_bytes, tensors_of_bytes
 
-FORMAT = 4  # answers of older versions belong to other questions
+CHECKPOINT_FORMAT = 4  # answers of older versions belong to other questions
 HEADER_FILE = "checkpoint.json"
 JOURNAL_FILE = "journal.jsonl"
 MODEL_FILE = "model.safetensors"
@@ -87,10 +87,10 @@ class Checkpoint:
         """A new checkpoint in an empty or missing folder; `digest` is the fingerprint of the rows if it is known."""
         _prepare(folder)
         header: dict[str, Any] = {
-            "format": FORMAT,
+            "format": CHECKPOINT_FORMAT,
             "plan": plan.to_json(),
             "public_seed": secrets.randbits(SEED_BITS),
-            "fingerprint": (fingerprint(records) if digest is None else digest) or None,
+            "fingerprint": (rows_fingerprint(records) if digest is None else digest) or None,
             "ledger_entry": ledger_entry,
         }
         sha256 = _header_digest(header)
@@ -104,7 +104,7 @@ class Checkpoint:
         header = _read_header(folder)
         if header["plan"] != plan.to_json():
             raise ArtefactError(f"the checkpoint in {folder} belongs to another plan; give the same options.")
-        stored, now = header["fingerprint"], fingerprint(records) if digest is None else digest
+        stored, now = header["fingerprint"], rows_fingerprint(records) if digest is None else digest
         if stored is not None and now and not hmac.compare_digest(stored, now):
             raise ArtefactError(f"the checkpoint in {folder} belongs to other data; give the same file.")
         with _locked(folder) as lock:
@@ -368,7 +368,7 @@ def _prepare(folder: Path) -> None:
 def _read_header(folder: Path) -> dict[str, Any]:
     try:
         header: dict[str, Any] = json.loads((folder / HEADER_FILE).read_text("utf-8"))
-        other_version = header["format"] != FORMAT
+        other_version = header["format"] != CHECKPOINT_FORMAT
         valid = other_version or _is_valid_header(header)
     except FileNotFoundError as error:
         raise ArtefactError(f"{folder} holds no checkpoint; run without `resume` to start one.") from error

@@ -15,10 +15,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.data.condition_text import one_of, parse_condition, value_text
+from dpgm.arrays import Floats, Mask
+from dpgm.data.condition_text import has_one_of, parse_condition, value_text
 from dpgm.data.conditions import (
     MISSING,
     All,
@@ -38,8 +38,6 @@ from dpgm.products.model import Products
 from dpgm.strategy.protocol import Generator, ProductMixture
 
 Where: TypeAlias = str | Sequence[str] | Mapping[str, Any]
-Floats: TypeAlias = NDArray[np.float64]
-Mask: TypeAlias = NDArray[np.bool_]
 Variable: TypeAlias = tuple[str, int]  # (field, -1) for a column, (field, item) for an item
 Box: TypeAlias = dict[Variable, Mask]  # allowed outcomes: positions of a column; (absent, present) of an item
 MOST_BOXES = 400  # more would make more components than a sample has records: such conditions are left to rejection
@@ -48,7 +46,9 @@ _OPPOSITE: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", ">=": "<
 MOST_CELLS = 60_000_000  # components x positions of a conditioned mixture, a limit on memory
 _NEGLIGIBLE = 1e-12  # share of the total weight below which a component is dropped
 _NEAR = 1e-9  # sums this near to 0 count as 0, as in `conditions.compare`
-_MAY: dict[Operator, Callable[[Floats, Floats], Mask]] = {  # whether a sum in [low, high] may compare so with 0
+_CAN_HOLD: dict[
+    Operator, Callable[[Floats, Floats], Mask]
+] = {  # whether a sum in [low, high] may compare so with 0
     "<": lambda low, high: low < -_NEAR,
     "<=": lambda low, high: low <= _NEAR,
     ">": lambda low, high: high > _NEAR,
@@ -82,7 +82,7 @@ def condition_generator(
     for condition, unknown in [*((rule.condition, True) for rule in rules), *requested]:
         try:
             region = region_of(condition, domain, unknown=unknown)
-            boxes, exact = common([boxes, region.boxes]), exact and region.exact
+            boxes, exact = common_boxes([boxes, region.boxes]), exact and region.exact
         except TooManyBoxesError:
             exact = False
     made, chance = conditioned(products, boxes)
@@ -211,7 +211,7 @@ def disjoint(boxes: Sequence[Box]) -> list[Box]:
     return result
 
 
-def common(regions: Sequence[Sequence[Box]], most: int = MOST_BOXES) -> list[Box]:
+def common_boxes(regions: Sequence[Sequence[Box]], most: int = MOST_BOXES) -> list[Box]:
     """The intersection of several unions of boxes; its boxes are disjoint if those of each union are."""
     boxes: list[Box] = [{}]
     for region in regions:
@@ -253,7 +253,7 @@ class _Builder:
             parts = [self.union(part, negated=negated) for part in condition.parts]
             if isinstance(condition, AnyOf) != negated:
                 return [box for part in parts for box in part]
-            return common(parts, 20 * MOST_BOXES)
+            return common_boxes(parts, 20 * MOST_BOXES)
         if isinstance(condition, OneOf):
             return self._labels(condition, negated)
         if isinstance(condition, Same):
@@ -324,8 +324,8 @@ class _Builder:
 
     def _decided(self, name: str, ends: Floats, operator: Operator) -> Mask:
         """Positions where a sum between two ends may compare so with 0; not exact if it may also compare otherwise."""
-        may = _MAY[operator](*ends)
-        if (may & _MAY[_OPPOSITE[operator]](*ends)).any():
+        may = _CAN_HOLD[operator](*ends)
+        if (may & _CAN_HOLD[_OPPOSITE[operator]](*ends)).any():
             self.exact = False
         field = self._fields[name]
         mask = np.zeros(field.width, dtype=np.bool_)
@@ -373,7 +373,7 @@ def parse_where(where: Where | None, domain: Domain) -> Condition | None:
 def _entry(domain: Domain, name: object, value: Any) -> Condition:
     field = domain.field(str(name))
     several = value if isinstance(value, (list, tuple, set, frozenset, range)) else [value]
-    return one_of(field, [value_text(one) for one in several])
+    return has_one_of(field, [value_text(one) for one in several])
 
 
 def _text(domain: Domain, text: str) -> Condition:
@@ -406,5 +406,5 @@ def _named(domain: Domain, text: str) -> list[Condition]:
         for reading in dict.fromkeys(readings):
             may_be_missing = field.may_be_missing and reading == MISSING
             if reading in labels or may_be_missing:
-                found.append(one_of(field, [reading]))
+                found.append(has_one_of(field, [reading]))
     return found

@@ -35,7 +35,7 @@ from dpgm.statistics.number_histograms import (
     CountedNumber,
     NumberHistograms,
 )
-from dpgm.statistics.statistic import ask, in_words
+from dpgm.statistics.statistic import plan_descriptions, release
 from dpgm.strategy.discovery_rules import DiscoveryRules
 from dpgm.strategy.protocol import FitPlan
 from dpgm.synthesis.held_values import Bounds, HeldValues
@@ -52,7 +52,7 @@ from dpgm.synthesis.number_shapes import (
 from dpgm.validation import counted
 
 VALUES = "discovered values"
-MEASURES = in_words(
+MEASURES = plan_descriptions(
     BoundHistograms.words,
     {VALUES: Measures("discover", "values whose noisy sum of records passes a threshold, with these sums", "1")},
     NumberHistograms.words,
@@ -242,7 +242,7 @@ def _discover_bounds(
     steps = tuple(field.finds_step for _, field in unbounded)
     specials = tuple(field.special_ticks for _, field in unbounded)
     histograms = BoundHistograms(tuple(at for at, _ in unbounded), dates, steps, specials)
-    measured = ask(gateway, histograms, plan.noise(BOUNDS))
+    measured = release(gateway, histograms, plan.noise(BOUNDS))
     std = measured.std
     for (_, field), date, counts in zip(unbounded, dates, measured.value.numpy(), strict=True):
         if date is None:
@@ -281,7 +281,7 @@ def _discover_numbers(
     if not numbers:
         return {}
     counted = tuple(_counted(at, field, bounds[field.name]) for at, field in numbers)
-    measured = ask(gateway, NumberHistograms(counted), plan.noise(HISTOGRAMS))
+    measured = release(gateway, NumberHistograms(counted), plan.noise(HISTOGRAMS))
     # A record adds 1/sqrt(n) to each of its n values; if all fields are single-valued, n is their number.
     fields = len({name for name, _ in found.values}) or 1
     shaped = {}

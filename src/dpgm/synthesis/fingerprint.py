@@ -20,7 +20,7 @@ from dpgm.data.records import Records
 from dpgm.kernels import parallel
 
 
-def fingerprint(records: Records) -> str | None:
+def rows_fingerprint(records: Records) -> str | None:
     """The digest of the rows of all processes under this machine's key; None if no key can be stored.
 
     Collective in a parallel run, with the key of rank 0.

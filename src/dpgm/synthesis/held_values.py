@@ -48,7 +48,7 @@ class HeldValues:
                     store.append(values[weight > 0] + 1j * weight[weight > 0])
                 else:  # whole numbers far below 2^53: the floating-point sums are exact
                     total += np.bincount(values, weight, minlength=len(total)).astype(np.int64)
-        vocabulary, sums = Values(), NumberStore(np.int64, limit)
+        vocabulary, sums = ValueSequence(), NumberStore(np.int64, limit)
         for name, column, known, total, store in zip(self._names, columns, labels, totals, pairs, strict=True):
             if isinstance(column, NumberColumn):
                 numbers = NumberStore(np.float64, limit)
@@ -62,7 +62,7 @@ class HeldValues:
         return vocabulary, torch.from_numpy(sums.finish())
 
 
-class Values(Sequence[Value]):
+class ValueSequence(Sequence[Value]):
     """The values of all fields as one sequence: labels, or numbers in an array that may be mapped from disk."""
 
     def __init__(self) -> None:

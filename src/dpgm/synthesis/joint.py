@@ -17,9 +17,9 @@ import torch
 from dpgm import __version__
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import domain_to_plain
+from dpgm.data.formats.opening import Input, locate
 from dpgm.data.layouts import Source
 from dpgm.data.read.declared import Paths
-from dpgm.data.read.opening import Input, locate
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.read.readers import parts_of
 from dpgm.data.records import Records

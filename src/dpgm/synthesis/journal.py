@@ -23,7 +23,7 @@ from typing import Any
 
 from dpgm.data.atomic import flush
 from dpgm.errors import ArtefactError, DiskError
-from dpgm.privacy.certificate import LARGEST_WHOLE
+from dpgm.privacy.strict_json import LARGEST_WHOLE
 
 
 @dataclass

@@ -6,18 +6,16 @@ All of it is post-processing. A count is significant if it exceeds a multiple of
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgm.arrays import Floats
 from dpgm.data.domain import ShapedNumber
 from dpgm.data.kinds.open_number import OpenNumber
 from dpgm.data.number_grids import YEARS, Grid, bound_exponent, hour_slot, slot_range, year_range
 from dpgm.statistics.shrinkage import onto_simplex
 from dpgm.strategy.discovery_rules import DiscoveryRules
-
-Floats: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ from dpgm.errors import ArtefactError, DpgmError, PrivacyWarning, UsageError
 from dpgm.mechanisms.query import Measures
 from dpgm.notebook import html_table
 from dpgm.privacy.accountant import cost
-from dpgm.privacy.calibration import LARGEST_NOISE, calibrate, gaussian_mu
-from dpgm.privacy.certificate import read_mechanisms, strict_json
+from dpgm.privacy.calibration import LARGEST_PLANNED_NOISE, calibrate, gaussian_mu
+from dpgm.privacy.certificate import read_mechanisms
 from dpgm.privacy.events import Adjacency, Mechanism
+from dpgm.privacy.strict_json import strict_json
 from dpgm.strategy.discovery_rules import DiscoveryRules
 from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts
 from dpgm.strategy.settings import Config, Preset, Settings, default_delta, from_plain
@@ -23,7 +24,7 @@ from dpgm.synthesis.domain_discovery import discovery_rules, with_discovery
 from dpgm.synthesis.strategies import choose_strategy, strategy_of
 from dpgm.validation import counted
 
-FORMAT = 2
+PLAN_FORMAT = 2
 MAX_PLAN_BYTES = 1_000_000
 SAMPLED_ROWS = (
     "networks are trained on samples of rows, whose cost is proved for one row per person; use the default model, or"
@@ -54,7 +55,7 @@ class Plan(FitPlan):
     def to_json(self) -> dict[str, Any]:
         """Plain values; `from_json` reads them back exactly."""
         return {
-            "format": FORMAT,
+            "format": PLAN_FORMAT,
             "target_epsilon": self.target_epsilon,
             "epsilon": self.epsilon,
             "delta": self.delta,
@@ -75,8 +76,8 @@ class Plan(FitPlan):
             raise UsageError(
                 f"the plan has unknown or missing fields ({differing}); make it again with `dpgm plan`."
             )
-        if values["format"] != FORMAT:
-            raise UsageError(f"the plan has format {values['format']!r}; this version reads {FORMAT}.")
+        if values["format"] != PLAN_FORMAT:
+            raise UsageError(f"the plan has format {values['format']!r}; this version reads {PLAN_FORMAT}.")
         try:
             plan = cls(
                 target_epsilon=float(values["target_epsilon"]),
@@ -110,8 +111,8 @@ class Plan(FitPlan):
             raise UsageError("the plan's adjacency must be add-remove, under which fits are accounted; plan again.")
         if not self.mechanisms:
             raise UsageError("the plan has no mechanisms; make it again with `dpgm plan`.")
-        if max(mechanism.noise for mechanism in self.mechanisms) > LARGEST_NOISE:
-            raise UsageError(f"the plan has noise above {LARGEST_NOISE:g}; make it again with `dpgm plan`.")
+        if max(mechanism.noise for mechanism in self.mechanisms) > LARGEST_PLANNED_NOISE:
+            raise UsageError(f"the plan has noise above {LARGEST_PLANNED_NOISE:g}; make it again with `dpgm plan`.")
         spent = cost(self.mechanisms, self.delta).epsilon
         if not spent <= self.epsilon * (1 + 1e-6) or not self.epsilon <= self.target_epsilon * (1 + 1e-6):
             raise UsageError(
@@ -209,10 +210,10 @@ def make_plan(config: Config, records: int, domain: DomainLike | None = None) ->
     if config.rows_per_person > 1 and budget.training is not None:
         raise UsageError(SAMPLED_ROWS)
     mechanisms = calibrate(config.epsilon, delta, budget.spends, budget.training)
-    if max(mechanism.noise for mechanism in mechanisms) > LARGEST_NOISE:
+    if max(mechanism.noise for mechanism in mechanisms) > LARGEST_PLANNED_NOISE:
         raise UsageError(
             f"nothing can be learned at epsilon {config.epsilon:g} and delta {delta:g}: the noise would exceed "
-            f"{LARGEST_NOISE:g}; ask for a larger epsilon or delta."
+            f"{LARGEST_PLANNED_NOISE:g}; ask for a larger epsilon or delta."
         )
     return Plan(
         target_epsilon=config.epsilon,
@@ -239,7 +240,7 @@ def read_plan(path: Path) -> Plan:
     return Plan.from_json(values)
 
 
-def shares(plan: Plan) -> dict[str, float]:
+def budget_shares(plan: Plan) -> dict[str, float]:
     """Each mechanism's share of the budget, in mu²; sampled steps get what the releases on all records leave."""
     full = {m.name: m.count / m.noise**2 for m in plan.mechanisms if m.sampling_rate == 1.0 and m.sample is None}
     sampled = {m.name: 1 / m.noise**2 for m in plan.mechanisms if m.name not in full}
@@ -252,6 +253,11 @@ def shares(plan: Plan) -> dict[str, float]:
 
 def describe(plan: Plan, mechanism: Mechanism) -> Measures:
     """The stage of a mechanism, what it measures and its sensitivity, in words."""
+    return in_words(plan.settings.model, mechanism)
+
+
+def in_words(model: str, mechanism: Mechanism) -> Measures:
+    """The same for a fit of a family; raises LookupError if no such fit runs the mechanism."""
     if mechanism.name in DISCOVERY:
         return DISCOVERY[mechanism.name]
-    return strategy_of(plan.settings.model).measures[mechanism.name]
+    return strategy_of(model).measures[mechanism.name]

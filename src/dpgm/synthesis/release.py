@@ -12,15 +12,16 @@ from dpgm.data.domain import Domain
 from dpgm.data.records import Dtypes, Records
 from dpgm.errors import ArtefactError, PrivacyWarning, UsageError
 from dpgm.notebook import html_table
+from dpgm.privacy.attestation import ATTESTATION_NAME, Envelope, attest, read_attestation, statement
 from dpgm.privacy.certificate import (
     CERTIFICATE_NAME,
     LARGEST_CERTIFICATE,
-    SIGNATURE_NAME,
     Certificate,
     read_certificate,
 )
 from dpgm.privacy.untrusted_files import ReleaseFolder
 from dpgm.strategy.protocol import Generator
+from dpgm.synthesis.certificate_page import PAGE_NAME, certificate_page
 from dpgm.synthesis.conditioning import Where
 from dpgm.synthesis.readme import release_readme
 from dpgm.synthesis.sampling import Sample, with_layout
@@ -92,9 +93,11 @@ class Release:
             for name, content in contents.items():
                 (folder / name).write_bytes(content)
             hashes = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
-            written = replace(self.certificate, files=hashes).to_json().encode()
+            certificate = replace(self.certificate, files=hashes)
+            written = certificate.to_json().encode()
+            (folder / PAGE_NAME).write_text(certificate_page(certificate), "utf-8")
             if key is not None:
-                (folder / SIGNATURE_NAME).write_bytes(key.sign(written))
+                (folder / ATTESTATION_NAME).write_text(attest(written, key), "utf-8")
             # The certificate comes last: a folder without one is not a release.
             (folder / CERTIFICATE_NAME).write_bytes(written)
 
@@ -147,7 +150,7 @@ def load(path: str | Path, *, unverified: bool = False) -> Release:
 
 
 def sign(path: str | Path, key: "Ed25519PrivateKey") -> None:
-    """Sign a release that verifies; an earlier signature is replaced.
+    """Sign a release that verifies, beside whoever signed it before.
 
     Raises:
         ArtefactError: the release does not verify, so nobody should vouch for it.
@@ -157,5 +160,7 @@ def sign(path: str | Path, key: "Ed25519PrivateKey") -> None:
     if not verification.ok:
         first = verification.failed[0]
         raise ArtefactError(f"{path} does not verify and was not signed ({first.name}: {first.why.rstrip('.')}).")
-    with atomic_file(folder.path / SIGNATURE_NAME) as temporary:
-        temporary.write_bytes(key.sign(folder.read(CERTIFICATE_NAME, LARGEST_CERTIFICATE)))
+    certificate = folder.read(CERTIFICATE_NAME, LARGEST_CERTIFICATE)
+    envelope = read_attestation(folder) or Envelope(statement(certificate), {})
+    with atomic_file(folder.path / ATTESTATION_NAME) as temporary:
+        temporary.write_text(envelope.signed(key).to_json(), "utf-8")

@@ -33,11 +33,11 @@ from dpgm.synthesis.conditioning import Where, condition_generator, parse_where
 if TYPE_CHECKING:
     from dpgm.synthesis.release import Release
 
-CHUNK = 16_384
+SAMPLED_AT_ONCE = 16_384
 MOST = 10_000_000_000
 _GOLDEN = (5**0.5 - 1) / 2  # its multiples modulo 1 are spread evenly over [0, 1)
 WARN_FROM = 0.1  # share of draws rejected by constraints from which a warning is given
-RAREST = 1e-4  # lowest acceptance rate: below it, a hundred records would take a million draws
+LOWEST_ACCEPTANCE = 1e-4  # lowest acceptance rate: below it, a hundred records would take a million draws
 
 
 def sample_chunks(
@@ -95,7 +95,7 @@ class Sample:
         self._certain = exact and not self._filter.acts
         if self._chance == 0:
             raise UsageError(
-                f"{self._requirements()} holds for no synthetic record (fewer than {RAREST:.2%}); relax it."
+                f"{self._requirements()} holds for no synthetic record (fewer than {LOWEST_ACCEPTANCE:.2%}); relax it."
             )
 
     @property
@@ -131,25 +131,29 @@ class Sample:
         """All records, in chunks."""
         if self._filter is None:
             for number, chunk in enumerate(sample_chunks(self._generator, self._count, seed=self._root)):
-                yield with_values(chunk, self._root, number)
+                yield self._with_values(chunk, number)
             return
         source = _ChunkSource(self._generator, self._count if self._certain else MOST, self._root)
         left, number = self._count, 0
         while left > 0:
             size = min(source.chunk, left) if self._certain else source.chunk
-            chunk = with_values(source.draw(size, number), self._root, number)
+            chunk = self._with_values(source.draw(size, number), number)
             number += 1
             accepted = self._filter(chunk)
             self._drawn += len(chunk)
             self._accepted += len(accepted)
-            if self._drawn >= 10 / RAREST and self._accepted < self._drawn * RAREST:
+            if self._drawn >= 10 / LOWEST_ACCEPTANCE and self._accepted < self._drawn * LOWEST_ACCEPTANCE:
                 raise UsageError(
-                    f"fewer than {RAREST:.2%} of synthetic records meet {self._requirements()} ({self._accepted} of"
-                    f" {self._drawn}); relax the condition, or draw fewer records if they must be unique."
+                    f"fewer than {LOWEST_ACCEPTANCE:.2%} of synthetic records meet {self._requirements()}"
+                    f" ({self._accepted} of {self._drawn}); relax the condition,"
+                    " or draw fewer records if they must be unique."
                 )
             if len(accepted):
                 yield accepted.rows(0, min(len(accepted), left))
             left -= len(accepted)
+
+    def _with_values(self, chunk: Records, number: int) -> Records:
+        return with_values(replace(chunk, domain=self._domain), self._root, number)
 
 
 class RecordFilter:
@@ -209,8 +213,7 @@ class RecordFilter:
         assert table is not None
         column = self._domain.field(name).cells_of(numbers, table.schema.field(name).type)
         table = table.set_column(table.column_names.index(name), name, column)
-        encoded = TableEncoder(self._domain).encode(table)
-        return Records(self._domain, encoded.indptr, encoded.indices, decoded=table)
+        return replace(TableEncoder(self._domain).encode(table), decoded=table)
 
     def _new_keys(self, records: Records, good: Any, rule: Unique, seen: set[Any]) -> Any:
         """Which of the good records have a new key; adds it to `seen`."""
@@ -230,7 +233,7 @@ def with_values(records: Records, root: int, number: int) -> Records:
     if all(field.has_labels for field in records.domain.fields) and not records.domain.unread:
         return records
     table = decode(records, rng=np.random.default_rng([root, number, 1]))
-    return Records(records.domain, records.indptr, records.indices, decoded=table)
+    return replace(records, decoded=table)
 
 
 def with_layout(domain: Domain) -> Domain:
@@ -278,7 +281,7 @@ class _ChunkSource:
 
     def __init__(self, generator: Generator, count: int, root: int) -> None:
         self._at_once = generator.samples_whole(count)
-        self.chunk = max(count, 1) if self._at_once else CHUNK
+        self.chunk = max(count, 1) if self._at_once else SAMPLED_AT_ONCE
         self._generator = generator
         self._root = root
         self._phase = float(np.random.default_rng(root).random())

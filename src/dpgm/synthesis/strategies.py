@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dpgm import validation
-from dpgm.baselines.independent import INDEPENDENT
+from dpgm.baselines.independent import INDEPENDENT_STRATEGY
 from dpgm.baselines.mwem import MWEM
 from dpgm.data.domain import Domain
 from dpgm.errors import ArtefactError, UsageError
@@ -18,7 +18,7 @@ from dpgm.products.strategy import PRODUCTS
 from dpgm.strategy.protocol import FitPlan, Generator, RunContext, Strategy
 from dpgm.strategy.settings import Config
 
-STRATEGIES: tuple[Strategy, ...] = (IMAGES, PRODUCTS, VAES, RBMS, INDEPENDENT, MWEM)
+STRATEGIES: tuple[Strategy, ...] = (IMAGES, PRODUCTS, VAES, RBMS, INDEPENDENT_STRATEGY, MWEM)
 
 # `model="auto"` takes the first of these that does not refuse. Products come before networks: on msweb, plants,
 # accidents, 100,000 transit records and Adult their errors on sets of up to three items and on marginals were smaller

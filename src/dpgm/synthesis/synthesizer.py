@@ -39,8 +39,9 @@ from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import Randomness, SystemRandomness
 from dpgm.notebook import html_table
 from dpgm.privacy.accountant import ACCOUNTANT, cost, replace_one_epsilon
-from dpgm.privacy.certificate import Certificate, LedgerMark
+from dpgm.privacy.certificate import About, Certificate, LedgerMark
 from dpgm.privacy.ledger import Ledger
+from dpgm.privacy.odds import odds
 from dpgm.privacy.signatures import read_private_key
 from dpgm.strategy.protocol import Generator, Progress, RunContext, reporting
 from dpgm.strategy.settings import Config, Preset
@@ -48,10 +49,10 @@ from dpgm.synthesis.books import Books
 from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.conditioning import Where
 from dpgm.synthesis.domain_discovery import discover_domain, discovery_statements
-from dpgm.synthesis.estimate import check_memory
 from dpgm.synthesis.joint import facts_of_fit, plan_of_first, refuse_same_rows
+from dpgm.synthesis.memory import check_memory
 from dpgm.synthesis.plan import Plan, make_plan
-from dpgm.synthesis.readme import MADE_IN_MEMORY, SEEDED, statements_of
+from dpgm.synthesis.readme import LOOKED, MADE_IN_MEMORY, SEEDED, statements_of
 from dpgm.synthesis.release import Release
 from dpgm.synthesis.strategies import check_model, fit_generator
 from dpgm.validation import near
@@ -62,7 +63,7 @@ class Synthesizer:
 
     Args:
         epsilon: the privacy budget.
-        delta: the probability that the guarantee leaves open; by default 1 / (10 x number of records).
+        delta: the slack in the promise; by default 1 / (10 x number of records).
         clusters: number of networks in a mixture; by default chosen from the number of records.
         model: `auto` (chosen by the domain), `products`, `image`, `vae`, `rbm`, `independent` or `mwem`.
         preset: `default`, or `paper` for the paper's own choices under corrected mechanisms.
@@ -123,6 +124,8 @@ class Synthesizer:
         ledger: Ledger | None = None,
         checkpoint: str | Path | None = None,
         resume: bool = False,
+        about: About | None = None,
+        after_looking: bool = False,
         together: bool = False,
         progress: Progress | bool = False,
         **reading: Unpack[FileKeywords],
@@ -146,6 +149,9 @@ class Synthesizer:
             ledger: the ledger in which the budget is booked.
             checkpoint: a folder in which progress is saved, so that an interrupted fit can be resumed.
             resume: resume the fit in the checkpoint folder.
+            about: title, owner, population and date for the certificate.
+            after_looking: settings were chosen after an earlier release was compared with these data; the certificate
+                then says so.
             together: this process is one of several of `torch.distributed` that fit one model together, and `data` is
                 its share: nobody who is in it may be in another. Every process calls `fit` with the same arguments.
             progress: True for lines on stderr, or a function of (stage, done, total).
@@ -172,7 +178,9 @@ class Synthesizer:
                 gateway = books.gateway(randomness)
                 domain, generator = _discover_and_fit(gateway, books, plan, records.domain, context)
                 mark = books.commit(gateway, generator)
-            certificate = _certify(plan, books, gateway, generator, source, records.domain, mark)
+            statements = (LOOKED,) if after_looking else ()
+            certificate = _certify(plan, books, gateway, generator, source, records.domain, mark, statements)
+            certificate = replace(certificate, about=about or About())
         if source.layout is not None:
             domain = replace(domain, layout=source.layout)
         # All at once: an interrupted refit never leaves a new generator beside an old certificate.
@@ -376,6 +384,7 @@ def _certify(
     source: Source,
     domain: Domain,
     mark: LedgerMark | None,
+    statements: tuple[str, ...],
 ) -> Certificate:
     """The certificate: what ran, what it cost, and where all processes of the fit took their noise from."""
     noise_sources, private = books.noise_sources(gateway.randomness)
@@ -396,8 +405,10 @@ def _certify(
         model={"kind": generator.kind} | generator.architecture,
         files={},
         warnings=() if private else (SEEDED,),
-        statements=statements_of(source, discovery_statements(domain, plan.delta, plan.settings.discovery), domain),
+        statements=statements_of(source, discovery_statements(domain, plan.delta, plan.settings.discovery), domain)
+        + statements,
         plan=plan.public_numbers(domain),
+        odds=odds(gateway.spent, plan.delta),
         ledger=mark,
     )
 

@@ -10,8 +10,8 @@ import json
 import re
 import warnings
 from collections import Counter
-from collections.abc import Set
-from dataclasses import dataclass
+from collections.abc import Sequence, Set
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,19 +21,21 @@ from dpgm.data.domain_file import domain_from_plain, domain_to_plain
 from dpgm.errors import ArtefactError, DpgmError, PrivacyWarning, UsageError
 from dpgm.mechanisms.randomness import PRIVATE_NAMES
 from dpgm.privacy.accountant import ACCOUNTANT, cost
+from dpgm.privacy.attestation import ATTESTATION_NAME, why_no_attestation, why_not_signed
 from dpgm.privacy.certificate import (
     CERTIFICATE_NAME,
     LARGEST_CERTIFICATE,
-    SIGNATURE_NAME,
     Certificate,
     read_certificate,
-    strict_json,
 )
 from dpgm.privacy.events import Adjacency
-from dpgm.privacy.signatures import fingerprint, read_public_key, why_no_signature, why_not_signed
+from dpgm.privacy.odds import odds
+from dpgm.privacy.signatures import key_fingerprint, read_public_key
+from dpgm.privacy.strict_json import strict_json
 from dpgm.privacy.untrusted_files import ReleaseFolder
 from dpgm.strategy.protocol import Generator
 from dpgm.strategy.settings import Settings
+from dpgm.synthesis.certificate_page import PAGE_NAME, certificate_page
 from dpgm.synthesis.domain_discovery import discovery_statements
 from dpgm.synthesis.plan import Plan, read_settings
 from dpgm.synthesis.readme import release_readme, why_sentences_differ
@@ -46,16 +48,20 @@ if TYPE_CHECKING:
 MODEL_NAME, DOMAIN_NAME, README_NAME = "model.safetensors", "domain.json", "README.md"
 FILES = (MODEL_NAME, DOMAIN_NAME, README_NAME)
 MAX_DOMAIN_BYTES = 200_000_000
-LARGEST = {MODEL_NAME: MAX_BYTES, DOMAIN_NAME: MAX_DOMAIN_BYTES, README_NAME: 50_000_000}  # bytes
+MAX_PAGE_BYTES = 500_000  # of certificate.html; ours has about 15,000
+LARGEST_FILES = {MODEL_NAME: MAX_BYTES, DOMAIN_NAME: MAX_DOMAIN_BYTES, README_NAME: 50_000_000}  # bytes
 PRIVATE_RANDOMNESS = "private randomness"  # the only check that an honest NOT PRIVATE release fails
 _SOFTWARE = re.compile(r"dpgm [0-9]{1,6}(\.[0-9]{1,6}){0,3}([abc.+-][a-z0-9]{1,20})?")
-SIGNATURE_FILE = "signature file, if any"
+ATTESTATION_CHECK = "attestation, if any"
+_OLD_SIGNATURE = "certificate.sig"  # of releases before signatures stood in attestations
 _OPENS = "the generator opens"
 _NOT_TRIED = "not tried, because another check failed"
 # Relative tolerance below the recomputed epsilon: accountants of other versions discretise a little differently.
 EPSILON_SLACK = 1e-4
 # Relative tolerance above it: a certificate that states much more than its mechanisms cost has lost a mechanism.
 EPSILON_EXCESS = 1e-3
+# Of 100, by which the odds may lie above the recomputed ones: one step of their rounding.
+ODDS_EXCESS = 0.1
 
 
 @dataclass(frozen=True)
@@ -92,12 +98,12 @@ class Verification:
         return tuple(check for check in self.checks if not check.ok)
 
 
-def verify(path: str | Path, *, signed_by: "str | Path | None" = None) -> Verification:
+def verify(path: str | Path, *, signed_by: "str | Path | Sequence[str | Path]" = ()) -> Verification:
     """Check a release folder; every figure is recomputed.
 
     Args:
         path: the folder.
-        signed_by: a public key file (`dpgm keys create`); the release must then be signed with its private key.
+        signed_by: public key files (`dpgm keys create`); the release must be signed with the private key of each.
 
     Returns:
         every check with its outcome; a check that fails is reported, not raised.
@@ -106,17 +112,17 @@ def verify(path: str | Path, *, signed_by: "str | Path | None" = None) -> Verifi
         ArtefactError: the certificate cannot be read at all.
         UsageError: the key cannot be read.
     """
-    key = None if signed_by is None else read_public_key(signed_by)
-    return examine(ReleaseFolder(path), key=key)[0]
+    named = (signed_by,) if isinstance(signed_by, str | Path) else signed_by
+    return examine(ReleaseFolder(path), keys=[read_public_key(one) for one in named])[0]
 
 
 def examine(
-    folder: ReleaseFolder, *, key: "Ed25519PublicKey | None" = None, cache: bool = False
+    folder: ReleaseFolder, *, keys: "Sequence[Ed25519PublicKey]" = (), cache: bool = False
 ) -> tuple[Verification, tuple[Domain, Generator] | None]:
     """All checks of a release folder; and its domain and generator if all of them passed, or only randomness failed.
 
     Cheap checks come first, and nothing is computed or opened once a check has failed: a forged certificate cannot
-    cause hours of accounting. With a `key`, the release must be signed by it. With `cache`, figures that this machine
+    cause hours of accounting. The release must be signed by each of `keys`. With `cache`, figures that this machine
     has computed before may be looked up.
     """
     certificate = read_certificate(folder)
@@ -125,12 +131,14 @@ def examine(
         *promised,
         *_text_checks(folder, certificate),
         *file_checks(folder, certificate),
-        _check(SIGNATURE_FILE, why_no_signature(folder)),
+        _page_check(folder, certificate),
+        _check(ATTESTATION_CHECK, why_no_attestation(folder)),
     ]
-    signature = "not checked" if SIGNATURE_NAME in folder.names else "none"
-    if key is not None:
-        checks.append(_check(f"signed by {fingerprint(key)}", why_not_signed(folder, key)))
-        signature = "valid" if checks[-1].ok else "none" if signature == "none" else "not valid"
+    signatures = [_check(f"signed by {key_fingerprint(key)}", why_not_signed(folder, key)) for key in keys]
+    checks += signatures
+    signature = "not checked" if ATTESTATION_NAME in folder.names else "none"
+    if keys and signature != "none":
+        signature = "valid" if all(check.ok for check in signatures) else "not valid"
     domain, readable = _domain_check(folder)
     checks.append(readable)
     if domain is not None:
@@ -261,7 +269,21 @@ def accounting_checks(certificate: Certificate, *, cache: bool = False) -> tuple
         _check("epsilon", too_low),
         _check("mechanisms complete", too_high),
         _check("epsilon if a record is replaced", differs),
+        _check("odds", _why_odds_differ(certificate, cache)),
     )
+
+
+def _why_odds_differ(certificate: Certificate, cache: bool) -> str | None:
+    """Why the odds are not those of the mechanisms, rounded up; another machine may round one step further up."""
+    stated = certificate.odds
+    if stated is None:
+        return "it states none"
+    found = odds(certificate.mechanisms, certificate.delta, cache=cache)
+    for name, figure in asdict(found).items():
+        told = getattr(stated, name)
+        if not figure - 1e-6 <= told <= figure + ODDS_EXCESS + 1e-6:
+            return f"it states {told:.6g} of 100 ({name}), its mechanisms allow {figure:.6g}"
+    return None
 
 
 def _lowest(recomputed: float) -> float:
@@ -273,8 +295,8 @@ def _highest(recomputed: float) -> float:
 
 
 def file_checks(folder: ReleaseFolder, certificate: Certificate) -> tuple[Check, ...]:
-    """Whether the folder has exactly the files of a release, unchanged; a signature is optional."""
-    present = folder.names - {SIGNATURE_NAME}
+    """Whether the folder has exactly the files of a release, unchanged; an attestation is optional."""
+    present = folder.names - {ATTESTATION_NAME, PAGE_NAME}  # the page is written again and compared as a whole
     listed = _why_names_differ(set(certificate.files), set(FILES), "the certificate does not list {!r}")
     in_folder = _why_names_differ(present, {CERTIFICATE_NAME, *FILES}, "{!r} is missing")
     hashes = (_check(f"sha256 of {name}", _why_hash_differs(folder, name, certificate)) for name in sorted(FILES))
@@ -283,6 +305,8 @@ def file_checks(folder: ReleaseFolder, certificate: Certificate) -> tuple[Check,
 
 def _why_names_differ(names: Set[str], expected: Set[str], missing: str) -> str | None:
     for extra in sorted(names - expected):
+        if extra == _OLD_SIGNATURE:
+            return f"{extra} is a signature as earlier versions wrote it; remove it, and sign the release again"
         return f"{extra[:60]!r} is not a file of a release"
     for absent in sorted(expected - names):
         return missing.format(absent)
@@ -291,7 +315,7 @@ def _why_names_differ(names: Set[str], expected: Set[str], missing: str) -> str 
 
 def _why_hash_differs(folder: ReleaseFolder, name: str, certificate: Certificate) -> str | None:
     try:
-        same = folder.sha256(name, LARGEST[name]) == certificate.files.get(name, "")
+        same = folder.sha256(name, LARGEST_FILES[name]) == certificate.files.get(name, "")
     except ArtefactError as error:
         return str(error)
     return None if same else "the file is not the one the certificate describes"
@@ -329,7 +353,7 @@ def _randomness_check(certificate: Certificate) -> Check:
 
 def _domain_check(folder: ReleaseFolder) -> tuple[Domain | None, Check]:
     try:
-        text = folder.text(DOMAIN_NAME, LARGEST[DOMAIN_NAME])
+        text = folder.text(DOMAIN_NAME, LARGEST_FILES[DOMAIN_NAME])
         domain = read_domain(text)
     except ArtefactError as error:
         return None, _check(DOMAIN_NAME, str(error))
@@ -396,7 +420,17 @@ def _why_model_differs(settings: Settings, model: Any) -> str | None:
 def _readme_check(folder: ReleaseFolder, certificate: Certificate, domain: Domain) -> Check:
     label = f"{README_NAME} says what the certificate says"
     try:
-        same = folder.text(README_NAME, LARGEST[README_NAME]) == release_readme(certificate, domain)
+        same = folder.text(README_NAME, LARGEST_FILES[README_NAME]) == release_readme(certificate, domain)
+    except ArtefactError as error:
+        return _check(label, str(error))
+    return _check(label, None if same else "it was changed, or written by another version")
+
+
+def _page_check(folder: ReleaseFolder, certificate: Certificate) -> Check:
+    """Whether certificate.html is what `dpgm` writes for this certificate, byte for byte."""
+    label = f"{PAGE_NAME} says what the certificate says"
+    try:
+        same = folder.text(PAGE_NAME, MAX_PAGE_BYTES) == certificate_page(certificate)
     except ArtefactError as error:
         return _check(label, str(error))
     return _check(label, None if same else "it was changed, or written by another version")
@@ -417,6 +451,6 @@ def _generator_check(
 
 def open_generator(folder: ReleaseFolder, certificate: Certificate, domain: Domain) -> Generator:
     """The generator in an untrusted folder; raises ArtefactError if it is not valid."""
-    tensors = read_tensors(folder.read(MODEL_NAME, LARGEST[MODEL_NAME]), MODEL_NAME)
+    tensors = read_tensors(folder.read(MODEL_NAME, LARGEST_FILES[MODEL_NAME]), MODEL_NAME)
     architecture = dict(certificate.model)
     return rebuild(str(architecture.get("kind")), architecture, tensors, domain)

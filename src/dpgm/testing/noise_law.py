@@ -3,13 +3,13 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import log_ndtr, ndtr, ndtri
 
+from dpgm.arrays import AnyArray
 from dpgm.data.records import Records
 from dpgm.mechanisms.gateway import TraceGateway
 from dpgm.mechanisms.randomness import Randomness, SeededRandomness
@@ -17,7 +17,6 @@ from dpgm.mechanisms.threshold import ThresholdQuery
 from dpgm.privacy.events import Mechanism
 from dpgm.testing.replayed_runs import Run, require
 
-Array: TypeAlias = NDArray[Any]
 FALSE_ALARM = 1e-6  # probability that a statistical check fails a correct build
 
 
@@ -66,7 +65,7 @@ def assert_noise_law(
     return ratios
 
 
-def normal_pvalues(name: str, scores: Sequence[Array], blocks: int | None = None) -> list[tuple[str, float]]:
+def normal_pvalues(name: str, scores: Sequence[AnyArray], blocks: int | None = None) -> list[tuple[str, float]]:
     """Whether the scores of one mechanism, call by call, are independent standard normals: p-values with their names.
 
     `blocks` is the number of parts of a call that are compared; by default the first axis, or halves.
@@ -78,7 +77,7 @@ def normal_pvalues(name: str, scores: Sequence[Array], blocks: int | None = None
         (f"{name}: mean", float(2 * ndtr(-abs(flat.sum()) / np.sqrt(flat.size)))),
         (f"{name}: normal distribution", float(stats.kstest(flat, "norm").pvalue)),
     ]
-    by_shape: dict[tuple[int, ...], list[Array]] = defaultdict(list)
+    by_shape: dict[tuple[int, ...], list[AnyArray]] = defaultdict(list)
     for score in scores:
         by_shape[score.shape].append(score.ravel())
     for stacked in map(np.stack, by_shape.values()):
@@ -96,7 +95,7 @@ def _scores(
     randomness: Randomness,
     points: np.random.Generator,
     allowance: Sequence[Mechanism] | None,
-) -> list[tuple[str, Array]]:
+) -> list[tuple[str, AnyArray]]:
     """Residuals of one run as standard normal scores."""
     gateway = TraceGateway(records, randomness=randomness, allowance=allowance)
     run(gateway)
@@ -116,7 +115,7 @@ def _scores(
     return scores
 
 
-def integer_scores(units: Array, std: float, points: np.random.Generator) -> Array:
+def integer_scores(units: AnyArray, std: float, points: np.random.Generator) -> AnyArray:
     """Exactly normal scores of integers round(N(0, std²)): quantiles of a uniform point in each one's interval."""
     point = points.random(units.shape)
     size = np.abs(units)
@@ -125,20 +124,20 @@ def integer_scores(units: Array, std: float, points: np.random.Generator) -> Arr
     return -ndtri(tail) * np.where(units == 0, 1, np.sign(units))
 
 
-def chi_square(scores: Array) -> float:
+def chi_square(scores: AnyArray) -> float:
     """Two-sided p-value of the sum of squares of standard normal scores."""
     total = float(np.sum(scores**2))
     return 2 * min(stats.chi2.cdf(total, scores.size), stats.chi2.sf(total, scores.size))
 
 
-def _worst_coordinate(stacked: Array) -> float:
+def _worst_coordinate(stacked: AnyArray) -> float:
     """The smallest p-value over coordinates times their number (Bonferroni); `stacked` has one row per call."""
     totals = np.sum(stacked**2, axis=0)
     tails = np.minimum(stats.chi2.cdf(totals, len(stacked)), stats.chi2.sf(totals, len(stacked)))
     return float(np.min(tails) * 2 * totals.size)
 
 
-def _products(pairs: Iterable[tuple[Array, Array]]) -> float:
+def _products(pairs: Iterable[tuple[AnyArray, AnyArray]]) -> float:
     """The p-value of independence of pairs (a, b): given a, <a, b> / ||a|| is exactly N(0, 1)."""
     products = []
     for a, b in pairs:
@@ -149,7 +148,7 @@ def _products(pairs: Iterable[tuple[Array, Array]]) -> float:
     return chi_square(np.array(products)) if products else 1.0
 
 
-def _in_blocks(score: Array, blocks: int | None) -> list[Array]:
+def _in_blocks(score: AnyArray, blocks: int | None) -> list[AnyArray]:
     if blocks is None:
         blocks = score.shape[0] if score.ndim >= 2 else 2
     return [part for part in np.array_split(score.ravel(), blocks) if part.size]
@@ -161,7 +160,7 @@ def assert_all(pvalues: Sequence[tuple[str, float]]) -> None:
     require(not failed, "; ".join(failed))
 
 
-def log_probability(units: Array, std: float) -> Array:
+def log_probability(units: AnyArray, std: float) -> AnyArray:
     """Log P(round(N(0, std²)) = units), accurate in the tails."""
     size = np.abs(units)
     high, low = log_ndtr(-(size - 0.5) / std), log_ndtr(-(size + 0.5) / std)
@@ -169,7 +168,7 @@ def log_probability(units: Array, std: float) -> Array:
 
 
 def assert_sampler_law(
-    draw: Callable[[int], Array], rows: int, rate: float, *, steps: int = 200
+    draw: Callable[[int], AnyArray], rows: int, rate: float, *, steps: int = 200
 ) -> tuple[float, float]:
     """`draw(step)` returns sorted row numbers of a Poisson sample; returns the ratios of rate and size variance.
 

@@ -10,8 +10,9 @@ class TiltRules:
     # Most iterations of L-BFGS, and the number of steps that it remembers.
     iterations: int = 150
     history: int = 12
-    # Residuals, in standard deviations of their noise, below which all statistics count as matched.
+    # Residuals below which all statistics count as matched: in standard deviations of their noise, over the root of
+    # how fast they change (`_curvature`).
     matched: float = 0.02
 
 
-RULES = TiltRules()
+TILT_RULES = TiltRules()

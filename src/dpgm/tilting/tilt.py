@@ -7,7 +7,8 @@ released sums, down-weighting of long or odd records included: so no clipping bi
 
 with Z the sum over the pool of base(x) exp(theta . f(x)). That is convex. y are the
 noisy sums over N records, sigma the standard deviations of their noise. At the minimum each sum over the weighted pool
-misses its noisy value by ridge sigma² theta.
+misses its noisy value by ridge sigma² theta. Parameters are scaled by the curvature at the start, so that L-BFGS sees
+sums of common and of rare cells alike.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,9 +18,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from dpgm.tilting.rules import RULES, TiltRules
+from dpgm.tilting.rules import TILT_RULES, TiltRules
 
 _LEAST_STD = 1e-9  # of a statistic without noise
+_LEAST_SLOPE = 1e-6  # of a statistic that does not vary over the pool
 
 
 class PoolFeatures(Protocol):
@@ -31,6 +33,10 @@ class PoolFeatures(Protocol):
 
     def sums(self, weights: Tensor) -> Tensor:
         """(k,): the sum over the pool of weight x f(x)."""
+        ...
+
+    def squares(self, weights: Tensor) -> Tensor:
+        """(k,): the sum over the pool of weight x f(x)²."""
         ...
 
 
@@ -50,29 +56,36 @@ class Released:
 
 @dataclass(frozen=True)
 class Tilt:
-    """The parameters of every statistic, and the normalised logarithms of the weights of the pool."""
+    """The parameters of every statistic, the normalised logarithms of the weights of the pool, and the log of Z."""
 
     parameters: tuple[Tensor, ...]
     log_weights: Tensor
+    log_total: float
 
 
 def tilt(
     released: Sequence[Released],
     log_base: Tensor,
     records: int,
-    rules: TiltRules = RULES,
+    rules: TiltRules = TILT_RULES,
     progress: Callable[[float], None] | None = None,
+    start: Sequence[Tensor] | None = None,
 ) -> Tilt:
-    """The weights of largest entropy, relative to the base, whose sums are near the released ones."""
+    """The weights of largest entropy, relative to the base, whose sums are near the released ones.
+
+    `start` are parameters from which the search starts, by default 0.
+    """
     values = torch.cat([one.values.double().flatten() for one in released])
     stds = torch.cat([_stds(one) for one in released])
     ridges = torch.cat([torch.full((one.values.numel(),), one.ridge, dtype=torch.float64) for one in released])
     sizes = [one.values.numel() for one in released]
     base = log_base.double()
-    # Parameters are kept in units of the noise: a gradient is a residual in standard deviations.
-    scaled = torch.zeros(len(values), dtype=torch.float64, requires_grad=True)
+    first = torch.zeros_like(values) if start is None else torch.cat([one.double().flatten() for one in start])
+    # In units of the noise a gradient is a residual in standard deviations; `curvature` is the root of its slope.
+    curvature = _curvature(released, torch.split(first, sizes), base, records, stds, ridges)
+    unknown = (first * stds * curvature).requires_grad_()
     optimizer = torch.optim.LBFGS(
-        [scaled],
+        [unknown],
         max_iter=rules.iterations,
         history_size=rules.history,
         tolerance_grad=rules.matched,
@@ -85,20 +98,37 @@ def tilt(
     def loss() -> Tensor:
         nonlocal calls
         calls += 1
+        scaled = unknown / curvature
         theta = scaled / stds
         logs = _log_weights(released, torch.split(theta, sizes), base)
         log_z = torch.logsumexp(logs, 0)
         weights = records * (logs - log_z).exp()
         sums = torch.cat([one.features.sums(weights).flatten() for one in released])
-        scaled.grad = (sums - values) / stds + ridges * scaled
+        unknown.grad = ((sums - values) / stds + ridges * scaled) / curvature
         if progress is not None:
             progress(min(1.0, calls / rules.iterations))
         return records * log_z - theta @ values + 0.5 * (ridges * scaled**2).sum()
 
     optimizer.step(loss)  # type: ignore[no-untyped-call]
-    parameters = tuple(part.clone() for part in torch.split(scaled.detach() / stds, sizes))
+    parameters = tuple(part.clone() for part in torch.split(unknown.detach() / curvature / stds, sizes))
     logs = _log_weights(released, parameters, base)
-    return Tilt(parameters, logs - torch.logsumexp(logs, 0))
+    log_total = torch.logsumexp(logs, 0)
+    return Tilt(parameters, logs - log_total, float(log_total))
+
+
+def _curvature(
+    released: Sequence[Released],
+    parameters: Sequence[Tensor],
+    base: Tensor,
+    records: int,
+    stds: Tensor,
+    ridges: Tensor,
+) -> Tensor:
+    """The root of the second derivative of the loss by each parameter in units of its noise."""
+    weights = torch.softmax(_log_weights(released, parameters, base), 0)
+    sums = torch.cat([one.features.sums(weights).flatten() for one in released])
+    squares = torch.cat([one.features.squares(weights).flatten() for one in released])
+    return (records * (squares - sums**2).clamp(min=0) / stds**2 + ridges).sqrt().clamp(min=_LEAST_SLOPE)
 
 
 def _log_weights(released: Sequence[Released], parameters: Sequence[Tensor], base: Tensor) -> Tensor:

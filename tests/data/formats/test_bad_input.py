@@ -283,14 +283,14 @@ def test_endless_lines_are_refused_within_little_memory(tmp_path):
 
 
 def test_a_gzip_bomb_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("dpgm.data.read.opening.RATIO_FROM", 1 << 20)
+    monkeypatch.setattr("dpgm.data.formats.opening.RATIO_FROM", 1 << 20)
     path = write_file(tmp_path / "bomb.dat.gz", gzip.compress(b"1\n" * 4_000_000))
     with pytest.raises(InputError, match="times its size"):
         read_records(path, domain=ITEMS)
 
 
 def test_a_parquet_bomb_is_refused_from_its_footer(tmp_path, monkeypatch):
-    monkeypatch.setattr("dpgm.data.read.parquet._MAX_UNPACKED", 10)
+    monkeypatch.setattr("dpgm.data.formats.parquet._MAX_UNPACKED", 10)
     path = write_parquet(tmp_path / "bomb.parquet", items=[[1, 2]] * 100)
     with pytest.raises(ResourceError, match="unpack"):
         read_records(path, domain=ITEMS)
@@ -404,7 +404,7 @@ def test_a_full_disk_leaves_no_file(tmp_path, capsys, monkeypatch):
 
 
 def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path):
-    from dpgm.data.read.opening import locate, open_bytes
+    from dpgm.data.formats.opening import locate, open_bytes
 
     path = write_file(tmp_path / "x.dat", "1 2\n")
 
@@ -421,8 +421,8 @@ def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path):
 def test_a_footer_that_claims_too_many_rows_is_refused(tmp_path):
     from types import SimpleNamespace
 
-    from dpgm.data.read.opening import locate
-    from dpgm.data.read.parquet import _check_footer
+    from dpgm.data.formats.opening import locate
+    from dpgm.data.formats.parquet import _check_footer
 
     source = locate(write_file(tmp_path / "x.parquet", "x"))
     group = SimpleNamespace(total_byte_size=10, num_rows=2**60)

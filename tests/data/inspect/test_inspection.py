@@ -171,7 +171,7 @@ def test_identifiers_are_known_in_files_of_more_rows_than_values_are_kept(tmp_pa
     rows = 3000
     numbers = [(at * 7919) % rows for at in range(rows)]
     lines = [f"{at},{numbers[at]},k{numbers[at]:05d},{at % 3},person{at % 700:03d}" for at in range(rows)]
-    monkeypatch.setattr("dpgm.data.read.lines.BLOCK", 2000)
+    monkeypatch.setattr("dpgm.data.formats.lines.BLOCK_BYTES", 2000)
     (tmp_path / "t.csv").write_text("row,nr,key,group,who\n" + "\n".join(lines))
     left_out = dict(inspect_file(tmp_path / "t.csv").left_out)
     assert set(left_out) == {"row", "nr", "key"}

@@ -37,7 +37,7 @@ def test_a_fraction_changes_no_other_code_of_a_column_of_doubles(tmp_path):
 
 
 def test_a_fraction_splits_no_persons_written_as_doubles(tmp_path, monkeypatch):
-    monkeypatch.setattr("dpgm.data.read.parquet._BATCH", 50)
+    monkeypatch.setattr("dpgm.data.formats.parquet._BATCH", 50)
     persons = [float(10**10 + at) for at in range(49)]
     for other in (3.0, 0.5):
         path = write_parquet(tmp_path / "x.parquet", p=[*persons, 2.0, *persons, other], i=[1] * 100)
@@ -54,7 +54,7 @@ def test_json_values_are_read_one_by_one(tmp_path):
 
 
 def test_json_members_come_from_the_domain_not_from_the_first_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr("dpgm.data.read.lines.BLOCK", 16)
+    monkeypatch.setattr("dpgm.data.formats.lines.BLOCK_BYTES", 16)
     domain = Domain((Categorical("c", ("u", "v"), missing=True), Numeric("x", 0, 1, 2)))
     path = write_file(tmp_path / "x.jsonl", '{"x": 0}\n{"x": 1}\n{"x": 1, "c": "v"}\n')
     assert read_records(path, domain=domain).indices.tolist() == [2, 3, 2, 4, 1, 4]
@@ -280,7 +280,7 @@ def test_two_spaces_between_cells_do_not_depend_on_other_rows(tmp_path, other):
 
 
 def test_a_block_of_comments_alone_is_no_record(tmp_path, monkeypatch):
-    monkeypatch.setattr("dpgm.data.read.lines.BLOCK", 8)
+    monkeypatch.setattr("dpgm.data.formats.lines.BLOCK_BYTES", 8)
     path = write_file(tmp_path / "x.csv", "# a\n# b\n# c\na,5\n# d\n")
     assert sets(read_records(path, shape="basket", comment="#", domain=CODES)) == [{"a", "5"}]
     with pytest.raises(InputError, match="holds no records"):
@@ -328,7 +328,7 @@ def test_arrays_take_no_options_of_columns(tmp_path):
 def test_a_quotation_mark_in_a_comment_takes_no_rows_along(tmp_path, monkeypatch):
     text = '# 5" nail\na,5\n# 6" nail\n"a","5"\n'
     for block in (3, 1 << 20):
-        monkeypatch.setattr("dpgm.data.read.lines.BLOCK", block)
+        monkeypatch.setattr("dpgm.data.formats.lines.BLOCK_BYTES", block)
         path = write_file(tmp_path / f"x{block}.csv", text)
         assert sets(read_records(path, shape="basket", comment="#", domain=CODES)) == [{"a", "5"}] * 2
         path = write_file(tmp_path / f"y{block}.csv", "\ufeff" + text.replace("\n", "\r\n"))
@@ -345,7 +345,7 @@ def test_a_comment_closes_no_quote_that_a_row_left_open(tmp_path, monkeypatch, c
     """The quoted cell extended to the comment: 1,001 rows were read as one record."""
     rows = ["a,5"] * 50
     for block in (7, 1 << 20):
-        monkeypatch.setattr("dpgm.data.read.lines.BLOCK", block)
+        monkeypatch.setattr("dpgm.data.formats.lines.BLOCK_BYTES", block)
         good = write_file(tmp_path / "good.csv", "\n".join([*rows, comment, *rows]))
         assert len(read_records(good, shape="basket", comment="#", domain=CODES)) == 100
         for at in (0, 25, 50):

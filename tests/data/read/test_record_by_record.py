@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import metamorphic
-from dpgm.data.read.item_lines import plain_cells
+from dpgm.data.formats.item_lines import plain_cells
 from metamorphic import Violation, cases, run_case, small_blocks
 
 CASES = {case.name: case for case in cases()}
@@ -81,7 +81,7 @@ def fast_then_slow(series, name, read, *, fixed=True):
         ("dpgm.data.read.pandas_columns._converted", fast_then_slow, "open pandas odd objects"),
         ("dpgm.data.values._float_texts", whole_column, "table parquet doubles"),
         ("dpgm.data.values._float_texts", whole_column, "long parquet doubles"),
-        ("dpgm.data.read.item_lines.plain_cells", numbers_again, "basket.csv texts"),
+        ("dpgm.data.formats.item_lines.plain_cells", numbers_again, "basket.csv texts"),
     ],
 )
 def test_planted_faults_are_found(target, fault, name, tmp_path, monkeypatch):

@@ -1,7 +1,7 @@
 """Inspecting a data file for its curator: shape, record lengths and a draft of a domain. Nothing is private here.
 
 Shape, header and separator are guessed from the first rows if they are not stated. `inspect` and `evaluate` may guess,
-because they release nothing. A fit may not: it uses what is stated (see `dpgm.data.read.delimited` and
+because they release nothing. A fit may not: it uses what is stated (see `dpgm.data.formats.delimited` and
 `dpgm.data.read.columns`).
 """
 
@@ -16,19 +16,19 @@ import numpy as np
 
 from dpgm.data.domain import Categorical, Domain, ItemSet
 from dpgm.data.domain_file import save_domain
+from dpgm.data.formats.delimited import SEPARATORS, SPACE, distinct_names, has_content, is_number_text, split_cells
+from dpgm.data.formats.json_lines import json_rows
+from dpgm.data.formats.lines import TextBlock, first_block
+from dpgm.data.formats.opening import Input
+from dpgm.data.formats.parquet import parquet_columns
 from dpgm.data.inspect.drafting import Drafted, draft_table
 from dpgm.data.items import flat_column, plain_name
 from dpgm.data.layouts import Source
 from dpgm.data.read.columns import Columns, is_binary
-from dpgm.data.read.delimited import SEPARATORS, SPACE, distinct_names, has_content, is_number, split_cells
 from dpgm.data.read.frames import checked_frame, column_names, frame_columns, is_frame
-from dpgm.data.read.json_lines import json_rows
 from dpgm.data.read.keywords import ReadKeywords
-from dpgm.data.read.lines import TextBlock, first_block
-from dpgm.data.read.opening import Input
 from dpgm.data.read.options import ReadOptions, options_from
 from dpgm.data.read.pandas_columns import drafted_column
-from dpgm.data.read.parquet import parquet_columns
 from dpgm.data.read.readers import columns_of_files, format_name, located, read_files
 from dpgm.data.records import Records
 from dpgm.errors import InputError, UsageError
@@ -83,7 +83,7 @@ class Inspection(Drafted):
     longest: int
     held_by_one: int = 0
     unread: tuple[str, ...] = ()
-    darkness: tuple[str, ...] = ()  # warnings about images without bright pixels
+    dim_images: tuple[str, ...] = ()  # warnings about images without bright pixels
 
     def lines(self) -> list[str]:
         """The inspection as lines of text."""
@@ -108,7 +108,7 @@ class Inspection(Drafted):
             f"fields     {len(self.domain.fields)} ({origin})",
             *listed,
             *([f"not read   {', '.join(self.unread)}: {_ALL_MEMBERS}"] if self.unread else []),
-            *self.darkness,
+            *self.dim_images,
         ]
 
     def _persons(self) -> list[str]:
@@ -240,7 +240,7 @@ def inspect_file(
         longest=int(lengths.max()),
         held_by_one=held_by_one(records),
         unread=guess.unread,
-        darkness=tuple(_darkness(records)),
+        dim_images=tuple(dim_image_warnings(records)),
     )
 
 
@@ -266,7 +266,7 @@ def draft_frame(
     return replace(drafted.domain, origin="judged")
 
 
-def _darkness(records: Records) -> Iterator[str]:
+def dim_image_warnings(records: Records) -> Iterator[str]:
     """A warning for every field of grey images in which no pixel has the highest level."""
     for field, start in zip(records.domain.fields, records.domain.offsets, strict=True):
         image = field.image
@@ -428,7 +428,7 @@ def _names_columns(row: list[str]) -> bool:
 def _lacks_index_name(rows: list[list[str]]) -> bool:
     """Whether every row has one cell more than the first: R's write.table gives the row names no name."""
     widths, width = {len(row) for row in rows[1:]}, len(rows[0]) + 1
-    named = not any(is_number(cell.strip()) for cell in rows[0])
+    named = not any(is_number_text(cell.strip()) for cell in rows[0])
     return named and widths == {width} and width >= _TABLE_WIDTH and len({row[0] for row in rows}) == len(rows)
 
 

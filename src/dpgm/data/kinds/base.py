@@ -7,8 +7,8 @@ A field is *open* if its values are not listed but found privately when a genera
 its width is a nominal, public number that plans are made with.
 
 Every field has a fixed block of one-hot positions in a record (or, with `is_set`, of positions that a record has any
-number of). A kind without them, such as an ordered list of items per person, needs a place of its own beside
-`Records.indices`: a column that `Records.take` and `rows` carry along, width 0 here, and a family that models it.
+number of). What positions cannot say has a place of its own beside `Records.indices`: the order of the items of a
+sequence is in `Records.events`, which `Records.take` and `rows` carry along.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgm.arrays import Codes, Floats, Mask
 from dpgm.data.arrow import Array, DataType, Table, pa
-from dpgm.data.labels import MAX_LABEL_BYTES, OTHER, Codes, Label
+from dpgm.data.events import Events
+from dpgm.data.labels import MAX_LABEL_BYTES, OTHER, Label
 from dpgm.data.number_format import plain_number
-from dpgm.data.open_columns import OpenColumn, Positions
+from dpgm.data.open_columns import CodeColumn, OpenColumn
 from dpgm.data.rows import row_pointers
 from dpgm.data.vocabulary import Vocabulary
 from dpgm.errors import UsageError
@@ -37,30 +39,36 @@ if TYPE_CHECKING:
 # The width that a plan assumes for a column whose values are not known yet: budget shares depend on widths only weakly,
 # and about twenty values are typical of census data.
 NOMINAL_VALUES = 20
-Mask: TypeAlias = NDArray[np.bool_]
-Floats: TypeAlias = NDArray[np.float64]
 Rng: TypeAlias = np.random.Generator
-Reader: TypeAlias = "Callable[[Table, Place], OpenColumn]"  # reads a field's column, or several, of a table
+FieldReader: TypeAlias = "Callable[[Table, Place], OpenColumn]"  # reads a field's column, or several, of a table
 ColumnKind: TypeAlias = Literal["number", "date", "category"]  # how raw values are compared
-Recoder: TypeAlias = Callable[[Any], Positions]  # part of an open column as positions of a closed field
+Recoder: TypeAlias = Callable[[Any], OpenColumn]  # part of an open column in positions of a closed field
 
 
 @dataclass(frozen=True)
 class CellStyle:
-    """How cells are written: texts that stand for a missing value, a suffix to cut off, a text between items."""
+    """How cells are written: texts that stand for a missing value, a suffix to cut off, a text between items.
+
+    `time` is the column with the times of the items of a sequence.
+    """
 
     missing: tuple[str, ...] = ("",)
     strip_suffix: str = ""
     item_separator: str | None = None
+    time: str | None = None
 
 
 @dataclass(frozen=True)
 class Cells:
-    """The positions that `count` records have within one field: codes, and the row of each, in order."""
+    """The positions that `count` records have within one field: codes, and the row of each, in order.
+
+    `events` are those of the records, if there are any.
+    """
 
     codes: Codes
     rows: NDArray[np.int64]
     count: int
+    events: Events | None = None
 
     @property
     def offsets(self) -> NDArray[np.int64]:
@@ -267,7 +275,7 @@ class Field(Column):
     reads_numbers: ClassVar[bool] = False  # whether cells are numbers, in the number style of the file
     pattern: str | None = None  # how dates are written
 
-    def reader(self, style: CellStyle, others: "Mapping[str, Field]") -> Reader:
+    def reader(self, style: CellStyle, others: "Mapping[str, Field]") -> FieldReader:
         """Reads the field's column of one table after the other, each row by itself; `others` are the domain's."""
         raise NotImplementedError
 
@@ -374,11 +382,11 @@ class Field(Column):
         position_of = self.positions_in(column.vocabulary)
         absent = self.width - 1 if self.may_be_missing else fallback or 0
 
-        def recode(part: Any) -> Positions:
+        def recode(part: Any) -> OpenColumn:
             codes = part.codes.astype(np.int64) if position_of is None else position_of[part.codes]
             if fallback is not None:
                 codes = np.where((codes < 0) & (part.codes >= 0), fallback, codes)
-            return np.where(codes < 0, absent, codes), None
+            return CodeColumn(np.where(codes < 0, absent, codes).astype(np.int32))
 
         return recode
 
@@ -398,7 +406,11 @@ class Field(Column):
 
 def lists_of(codes: Codes, offsets: NDArray[np.int64], labels: Sequence[Label]) -> Array:
     """Lists of labels from the codes of all rows, concatenated, and row offsets."""
-    values = label_array(labels).take(pa.array(codes))
+    return list_array(offsets, label_array(labels).take(pa.array(codes)))
+
+
+def list_array(offsets: NDArray[np.int64], values: Array) -> Array:
+    """Lists from the values of all rows, concatenated, and row offsets."""
     if offsets[-1] < 2**31:
         return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values)
     return pa.LargeListArray.from_arrays(pa.array(offsets), values)

@@ -8,7 +8,7 @@ import numpy as np
 
 from dpgm.data.arrow import Array, DataType, Table, pa, pc
 from dpgm.data.items import flat_column
-from dpgm.data.kinds.base import Cells, CellStyle, Column, Field, Reader, Rng
+from dpgm.data.kinds.base import Cells, CellStyle, Column, Field, FieldReader, Rng
 from dpgm.data.labels import MAX_LABEL_BYTES
 from dpgm.data.open_columns import CodeColumn
 from dpgm.data.values import Place, as_texts, in_column, refuse_first
@@ -69,7 +69,7 @@ class Boolean(Field):
         """False and true."""
         return ["false", "true"]
 
-    def reader(self, style: CellStyle, others: Mapping[str, Field]) -> Reader:
+    def reader(self, style: CellStyle, others: Mapping[str, Field]) -> FieldReader:
         """Reads booleans and the words for them."""
         truth = self._truth
 

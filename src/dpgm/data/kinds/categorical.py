@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from dpgm.arrays import Codes
 from dpgm.data.arrow import Array, DataType, Table, pa, pc
 from dpgm.data.items import Items, KnownItems, flat_column
-from dpgm.data.kinds.base import Cells, CellStyle, Column, Field, Reader, Rng, label_array
-from dpgm.data.labels import OTHER, Codes, Label, checked_labels
+from dpgm.data.kinds.base import Cells, CellStyle, Column, Field, FieldReader, Rng, label_array
+from dpgm.data.labels import OTHER, Label, checked_labels
 from dpgm.data.open_columns import CodeColumn
 from dpgm.data.values import Place, as_texts, in_column, is_text
 from dpgm.data.vocabulary import Vocabulary
@@ -73,7 +74,7 @@ class Categorical(Field):
 
     # -- reading and writing ---------------------------------------------------------------------------------------
 
-    def reader(self, style: CellStyle, others: Mapping[str, Field]) -> Reader:
+    def reader(self, style: CellStyle, others: Mapping[str, Field]) -> FieldReader:
         """Reads any column as texts; an unknown value is `(other)` or missing if the field has that, else an error."""
         items: Items = Vocabulary() if self.is_open else KnownItems(self.values, negative=True)
 

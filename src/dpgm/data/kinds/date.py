@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
+from dpgm.arrays import Floats
 from dpgm.data.arrow import Array, DataType, pa, pc
-from dpgm.data.kinds.base import Column, ColumnKind, Field, Floats
+from dpgm.data.kinds.base import Column, ColumnKind, Field
 from dpgm.data.kinds.open_number import OpenNumber
 from dpgm.data.number_format import (
     DISCOVER,

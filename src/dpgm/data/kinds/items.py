@@ -16,9 +16,9 @@ from dpgm.data.items import (
     is_list,
     set_codes,
 )
-from dpgm.data.kinds.base import Cells, CellStyle, Column, ColumnKind, Field, Reader, Recoder, Rng, lists_of
-from dpgm.data.labels import Codes, Label, checked_labels
-from dpgm.data.open_columns import OpenColumn, Positions, SetColumn
+from dpgm.data.kinds.base import Cells, CellStyle, Column, ColumnKind, Field, FieldReader, Recoder, Rng, lists_of
+from dpgm.data.labels import Label, checked_labels
+from dpgm.data.open_columns import OpenColumn, SetColumn
 from dpgm.data.rows import row_pointers, sort_rows
 from dpgm.data.values import Place, in_column, object_lists
 from dpgm.data.vocabulary import Vocabulary, drop_negative
@@ -51,7 +51,7 @@ class SetField(Field):
         """The items as texts."""
         return [str(item) for item in self.items]
 
-    def reader(self, style: CellStyle, others: Mapping[str, Field]) -> Reader:
+    def reader(self, style: CellStyle, others: Mapping[str, Field]) -> FieldReader:
         """Reads lists of items, or texts with items; items that are not listed are dropped silently."""
         items: Items = Vocabulary() if self.is_open else KnownItems(self.items)
         separator = self.separator if style.item_separator is None else style.item_separator
@@ -79,9 +79,10 @@ class SetField(Field):
         """Items that are not published are dropped."""
         position_of = self.positions_in(column.vocabulary)
 
-        def recode(part: SetColumn) -> Positions:
-            codes: Codes = part.codes.astype(np.int64) if position_of is None else position_of[part.codes]
-            return drop_negative(codes, np.diff(part.indptr))
+        def recode(part: SetColumn) -> SetColumn:
+            codes: Any = part.codes if position_of is None else position_of[part.codes]
+            codes, lengths = drop_negative(codes, np.diff(part.indptr))
+            return SetColumn(row_pointers(lengths), codes.astype(np.int32))
 
         return recode
 
@@ -129,10 +130,7 @@ class ItemSet(SetField):
 
     def as_cells(self, column: Array) -> Array | None:
         """Items joined by the separator, where one is stated and no item would be read as another."""
-        mark = self.separator
-        if mark is None or any(mark in label or label != label.strip() for label in self.labels):
-            return None
-        return pc.binary_join(column.cast(pa.list_(pa.string())), mark)
+        return joined_cells(self, column)
 
     def with_separator(self, separator: str) -> "ItemSet":
         """The item set with this text between items."""
@@ -156,6 +154,14 @@ class ItemSet(SetField):
     def described(self) -> str:
         """How many items there are."""
         return counted(self.width, "item")
+
+
+def joined_cells(field: SetField, column: Array) -> Array | None:
+    """Lists of items as cells with the separator of a field between them; None if there is none that does."""
+    mark = field.separator
+    if mark is None or any(mark in label or label != label.strip() for label in field.labels):
+        return None
+    return pc.binary_join(column.cast(pa.list_(pa.string())), mark)
 
 
 def check_items(name: str, items: Sequence[Label], separator: object) -> None:

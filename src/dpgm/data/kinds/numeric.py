@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgm.arrays import Codes, Floats
 from dpgm.data.arrow import Array, DataType, Table, pa
 from dpgm.data.items import flat_column
-from dpgm.data.kinds.base import Cells, CellStyle, Column, ColumnKind, Field, Floats, Reader, Rng
+from dpgm.data.kinds.base import Cells, CellStyle, Column, ColumnKind, Field, FieldReader, Rng
 from dpgm.data.kinds.open_number import OpenNumber
-from dpgm.data.labels import Codes
 from dpgm.data.number_format import (
     DISCOVER,
     LARGEST_TICK,
@@ -22,12 +22,12 @@ from dpgm.data.number_format import (
     Bound,
     NumberFormat,
     Scale,
-    is_number,
     is_whole,
     range_in_places,
 )
 from dpgm.data.open_columns import CodeColumn
 from dpgm.data.values import Place, in_column, object_texts
+from dpgm.validation import is_number
 
 if TYPE_CHECKING:
     from dpgm.data.inspect.seen import Seen
@@ -165,7 +165,7 @@ class Numeric(OpenNumber):
 
     # -- reading, writing, conditions ------------------------------------------------------------------------------
 
-    def reader(self, style: CellStyle, others: Mapping[str, Field]) -> Reader:
+    def reader(self, style: CellStyle, others: Mapping[str, Field]) -> FieldReader:
         """Reads ticks if the field is open, else bins."""
         if self.is_open:
             return super().reader(style, others)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
+from dpgm.arrays import Floats, Mask
 from dpgm.data.arrow import Array, DataType, Table, pa, pc
 from dpgm.data.items import flat_column
-from dpgm.data.kinds.base import CellStyle, Field, Floats, Mask, Reader
+from dpgm.data.kinds.base import CellStyle, Field, FieldReader
 from dpgm.data.number_format import SECONDS, NumberFormat, Scale
 from dpgm.data.open_columns import NumberColumn
 from dpgm.data.values import Place, floats, in_column, refuse_first, seconds_of
@@ -133,7 +134,7 @@ class OpenNumber(NumberField):
         """The field itself while it is open."""
         return self if self.is_open else None
 
-    def reader(self, style: CellStyle, others: Mapping[str, Field]) -> Reader:
+    def reader(self, style: CellStyle, others: Mapping[str, Field]) -> FieldReader:
         """Reads ticks."""
         return lambda table, place: NumberColumn(self.modelled_ticks(others, table, style, place))
 

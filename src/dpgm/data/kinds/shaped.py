@@ -12,23 +12,23 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from dpgm.arrays import Codes, Floats, Mask
 from dpgm.data.arrow import Array, Table
-from dpgm.data.kinds.base import Cells, CellStyle, ColumnKind, Field, Floats, Mask, Reader, Recoder, Rng
+from dpgm.data.kinds.base import Cells, CellStyle, ColumnKind, Field, FieldReader, Recoder, Rng
 from dpgm.data.kinds.date import dates_and_texts, refuse_after_unless
 from dpgm.data.kinds.numeric import MAX_BINS, numbers_of_booleans
 from dpgm.data.kinds.open_number import NumberField, OpenNumber
-from dpgm.data.labels import Codes
 from dpgm.data.number_format import (
     LARGEST_TICK,
     SECONDS,
     NumberFormat,
-    is_number,
     is_pattern,
     is_whole,
     number_format,
 )
-from dpgm.data.open_columns import CodeColumn, NumberColumn, OpenColumn, Positions
+from dpgm.data.open_columns import CodeColumn, NumberColumn, OpenColumn
 from dpgm.data.values import Place, as_written, object_texts
+from dpgm.validation import is_number
 
 MAX_CELLS = 100_000
 
@@ -179,7 +179,7 @@ class ShapedNumber(NumberField):
         """As a number, or as a date."""
         return "number" if self.reads_numbers else "date"
 
-    def reader(self, style: CellStyle, others: Mapping[str, Field]) -> Reader:
+    def reader(self, style: CellStyle, others: Mapping[str, Field]) -> FieldReader:
         """Reads popular values and bins."""
 
         def read(table: Table, place: Place) -> CodeColumn:
@@ -230,9 +230,9 @@ class ShapedNumber(NumberField):
         """Popular values and bins of ticks."""
         absent = self.width - 1 if self.missing else fallback or 0
 
-        def recode(part: NumberColumn) -> Positions:
+        def recode(part: NumberColumn) -> CodeColumn:
             codes = shaped_codes(self, part.ticks)
-            return np.where(codes < 0, absent, codes), None
+            return CodeColumn(np.where(codes < 0, absent, codes).astype(np.int32))
 
         return recode
 

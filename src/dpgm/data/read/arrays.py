@@ -12,10 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain, Image
-from dpgm.data.layouts import Source
-from dpgm.data.read.opening import Input, zip_members
-from dpgm.data.read.options import ReadOptions
-from dpgm.data.read.pictures import (
+from dpgm.data.formats.opening import Input, zip_members
+from dpgm.data.formats.pictures import (
     Pictures,
     labelled,
     pictures_of_arrays,
@@ -23,6 +21,8 @@ from dpgm.data.read.pictures import (
     read_picture_folder,
     with_default_threshold,
 )
+from dpgm.data.layouts import Source
+from dpgm.data.read.options import ReadOptions
 from dpgm.data.read.storage import join_records
 from dpgm.data.records import (
     WHITE,

@@ -16,7 +16,7 @@ import pyarrow as pa
 from dpgm.data.domain import Field
 from dpgm.data.values import (
     Place,
-    Reader,
+    ValueReader,
     any_type,
     in_column,
     is_missing,
@@ -75,7 +75,7 @@ def drafted_column(series: Any, name: str) -> Any:
     return _converted(series, name, _drafted_objects)
 
 
-def _converted(series: Any, name: str, read: Reader, *, fixed: bool = True) -> Any:
+def _converted(series: Any, name: str, read: ValueReader, *, fixed: bool = True) -> Any:
     """The column: by its dtype if that is `fixed`, otherwise value by value with `read`."""
     import pandas
 
@@ -100,7 +100,7 @@ def _converted(series: Any, name: str, read: Reader, *, fixed: bool = True) -> A
     return read(values, place)
 
 
-def _categories(series: Any, place: Place, read: Reader) -> Any:
+def _categories(series: Any, place: Place, read: ValueReader) -> Any:
     """A column of categories; those that no row has are not looked at."""
     codes = series.cat.codes.to_numpy()
     categories = series.cat.categories

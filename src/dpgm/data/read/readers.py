@@ -16,6 +16,12 @@ import pyarrow as pa
 
 from dpgm.data.domain import Domain, Ignored, ItemSet
 from dpgm.data.formats import format_of
+from dpgm.data.formats.delimited import delimited_columns, holds_lines_of_items
+from dpgm.data.formats.excel import excel_columns
+from dpgm.data.formats.item_lines import line_columns
+from dpgm.data.formats.json_lines import json_columns
+from dpgm.data.formats.opening import Input, locate, picture_files
+from dpgm.data.formats.parquet import parquet_columns, row_groups
 from dpgm.data.kinds import column_of_type
 from dpgm.data.layouts import Source
 from dpgm.data.open_records import OpenRecords
@@ -23,14 +29,8 @@ from dpgm.data.person_columns import person_advice
 from dpgm.data.read.arrays import ARRAYS, read_array
 from dpgm.data.read.columns import Columns, join_files, read_columns
 from dpgm.data.read.declared import Paths
-from dpgm.data.read.delimited import delimited_columns, holds_lines_of_items
-from dpgm.data.read.excel import excel_columns
-from dpgm.data.read.item_lines import line_columns
-from dpgm.data.read.json_lines import json_columns
 from dpgm.data.read.keywords import ReadKeywords
-from dpgm.data.read.opening import Input, locate, picture_files
 from dpgm.data.read.options import ReadOptions, options_from
-from dpgm.data.read.parquet import parquet_columns, row_groups
 from dpgm.data.records import Records
 from dpgm.errors import InputError, PrivacyWarning, UsageError
 

@@ -14,9 +14,9 @@ from dpgm.data.domain import Domain
 from dpgm.data.items import digits_only, empty_as_null
 from dpgm.data.open_records import OpenRecords, join_open
 from dpgm.data.read.person_ids import person_ids
+from dpgm.data.record_store import stored
 from dpgm.data.records import Records
-from dpgm.data.rows import index_dtype
-from dpgm.data.stores import UNLIMITED, MemoryLimit, RowStore, disk_errors
+from dpgm.data.stores import UNLIMITED, MemoryLimit, disk_errors
 from dpgm.data.values import Place, as_texts
 from dpgm.errors import InputError
 
@@ -29,10 +29,7 @@ def join_records(parts: Iterator[Records], domain: Domain, memory_limit: MemoryL
     """The records of all parts, in order; on disk where they exceed the memory limit."""
     if domain.is_open:
         return join_open((part for part in parts if isinstance(part, OpenRecords)), domain, memory_limit)
-    store = RowStore(np.dtype(index_dtype(domain.width)), memory_limit)
-    for part in parts:
-        store.append(part.lengths, part.indices)
-    return Records(domain, *store.finish())
+    return stored(parts, domain, memory_limit)
 
 
 @dataclass(frozen=True)

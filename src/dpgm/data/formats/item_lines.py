@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dpgm.data.formats.delimited import cells_of
+from dpgm.data.formats.lines import TextBlock, blocks_of
+from dpgm.data.formats.opening import Input
 from dpgm.data.items import list_lengths, parse_integers, place_of_item, refuse_joined, split_lists
 from dpgm.data.labels import MAX_WIDTH
 from dpgm.data.read.columns import Chunk, Columns, items_of
-from dpgm.data.read.delimited import cells_of
-from dpgm.data.read.lines import TextBlock, blocks_of
-from dpgm.data.read.opening import Input
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.rows import row_pointers
 from dpgm.data.values import Place

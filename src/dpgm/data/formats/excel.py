@@ -11,10 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from dpgm.data.formats.delimited import distinct_names
+from dpgm.data.formats.opening import Input, zip_members
 from dpgm.data.items import plain_name
 from dpgm.data.read.columns import Chunk, Columns
-from dpgm.data.read.delimited import distinct_names
-from dpgm.data.read.opening import Input, zip_members
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.values import numbered, scalar_text
 from dpgm.errors import InputError, ResourceError, UsageError

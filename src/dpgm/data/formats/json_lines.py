@@ -14,13 +14,13 @@ from typing import IO, Any, TypeAlias
 
 import pyarrow as pa
 
+from dpgm.data.formats.lines import BLOCK_BYTES, MAX_LINE, blocks_of
+from dpgm.data.formats.opening import Input, open_bytes
 from dpgm.data.layouts import Shape
 from dpgm.data.read.columns import Chunk, Columns
 from dpgm.data.read.declared import UTF8
-from dpgm.data.read.lines import BLOCK, MAX_LINE, blocks_of
-from dpgm.data.read.opening import Input, open_bytes
 from dpgm.data.read.options import ReadOptions
-from dpgm.data.values import Place, Reader, any_type, in_column, numbered, object_lists, object_texts
+from dpgm.data.values import Place, ValueReader, any_type, in_column, numbered, object_lists, object_texts
 from dpgm.errors import InputError, UsageError
 
 _DEFAULT_NAME = "items"  # of a list that is not a member of an object
@@ -43,7 +43,7 @@ def json_columns(source: Input, options: ReadOptions, *, array: bool, draft: boo
     For a `draft`, a member with objects, or with both lists and other values, is a column that cannot be modelled.
     """
     shape: Shape = options.stated_shape or "basket"
-    members: dict[str, Reader] = {}
+    members: dict[str, ValueReader] = {}
     lists: tuple[str, ...] = ()
     if options.person is not None:
         members[options.person] = object_texts
@@ -148,7 +148,7 @@ def _elements(source: Input, encoding: str) -> Iterator[tuple[int, Any]]:
 def _decoded(stream: IO[bytes], encoding: str, file: str) -> Iterator[str]:
     """The text of a stream, piece by piece."""
     decoder = codecs.getincrementaldecoder("utf-8-sig" if encoding == UTF8 else encoding)("strict")
-    for raw in chain(iter(partial(stream.read, BLOCK), b""), [b""]):
+    for raw in chain(iter(partial(stream.read, BLOCK_BYTES), b""), [b""]):
         try:
             yield decoder.decode(raw, final=not raw)
         except UnicodeError:
@@ -192,7 +192,7 @@ def _chunks(
     pieces: Iterator[tuple[list[_Value], Place]],
     options: ReadOptions,
     shape: Shape,
-    members: dict[str, Reader],
+    members: dict[str, ValueReader],
 ) -> Iterator[Chunk]:
     unseen, field = set(members), options.item_set
     as_object = partial(_basket, options, None if field is None else field.name) if shape == "basket" else _object

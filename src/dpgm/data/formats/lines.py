@@ -15,13 +15,13 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgm.data.formats.opening import Input, open_bytes
 from dpgm.data.read.declared import UTF8
-from dpgm.data.read.opening import Input, open_bytes
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.values import Place
 from dpgm.errors import InputError
 
-BLOCK, _SMALL_BLOCK = 4 << 20, 1 << 20  # bytes; the smaller one is for limited memory
+BLOCK_BYTES, _SMALL_BLOCK = 4 << 20, 1 << 20  # bytes; the smaller one is for limited memory
 MAX_LINE = 32 << 20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LINE_END = re.compile(rb"\r\n|\n|\r")
@@ -177,7 +177,7 @@ def blocks_of(source: Input, options: ReadOptions = _DEFAULTS, *, quoted: bool) 
                     f"{file}: line {first_line}: a quote is opened and never closed; correct the file."
                 )
             if len(carry) > MAX_LINE:
-                _check_text(carry[:BLOCK].rsplit(b"\n", 1)[0], first_line, file)
+                _check_text(carry[:BLOCK_BYTES].rsplit(b"\n", 1)[0], first_line, file)
                 raise InputError(
                     f"{file}: line {first_line}: the line, or a quoted cell that starts in it, is longer than"
                     f" {MAX_LINE >> 20} MB; correct the file."
@@ -186,7 +186,7 @@ def blocks_of(source: Input, options: ReadOptions = _DEFAULTS, *, quoted: bool) 
 
 def _as_utf8(stream: IO[bytes], options: ReadOptions, file: str) -> Iterator[bytes]:
     """The text of a stream converted to UTF-8, piece by piece."""
-    encoding, size = options.encoding, BLOCK if options.memory is None else _SMALL_BLOCK
+    encoding, size = options.encoding, BLOCK_BYTES if options.memory is None else _SMALL_BLOCK
     decoder, line = codecs.getincrementaldecoder(encoding)("strict"), 1
     for at, raw in enumerate(chain(iter(partial(stream.read, size), b""), [b""])):
         if encoding == UTF8:

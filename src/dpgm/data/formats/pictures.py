@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpgm.data.domain import Categorical, Domain, Image
 from dpgm.data.encoding import TableEncoder
-from dpgm.data.read.opening import Input, check_regular, locate, open_bytes, picture_files, read_all
+from dpgm.data.formats.opening import Input, check_regular, locate, open_bytes, picture_files, read_all
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.read.storage import join_records
 from dpgm.data.records import WHITE, Records

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from dpgm.data.formats.opening import Input
 from dpgm.data.items import is_list, is_nested
 from dpgm.data.read.columns import Chunk, Columns
-from dpgm.data.read.opening import Input
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.values import is_text, numbered
 from dpgm.errors import InputError, ResourceError

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.csv
 
+from dpgm.data.formats.lines import BYTE_ORDER_MARK, blocks_of
+from dpgm.data.formats.opening import Input
 from dpgm.data.items import plain_name
 from dpgm.data.labels import INDEX
 from dpgm.data.read.columns import Chunk, Columns
-from dpgm.data.read.lines import BYTE_ORDER_MARK, blocks_of
-from dpgm.data.read.opening import Input
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.values import Place
 from dpgm.errors import InputError, UsageError
@@ -138,7 +138,7 @@ def _is_header(cells: list[str], options: ReadOptions, place: str) -> bool:
     """Whether the first line of 0/1 columns names them; refuses a line that could be a record as well."""
     field = options.item_set
     stripped = [cell.strip() for cell in cells]
-    numbers = [is_number(cell) or cell.lower() in ("true", "false") for cell in stripped]
+    numbers = [is_number_text(cell) or cell.lower() in ("true", "false") for cell in stripped]
     binary = {cell.lower() for cell in stripped} <= _BINARY
     may_be_record = binary if options.threshold is None else all(numbers)
     if field is not None:
@@ -160,7 +160,7 @@ def _is_header(cells: list[str], options: ReadOptions, place: str) -> bool:
     return header
 
 
-def is_number(cell: str) -> bool:
+def is_number_text(cell: str) -> bool:
     """Whether a cell of a first line is a number, however it is written."""
     return bool(_NUMBER.fullmatch(cell))
 
