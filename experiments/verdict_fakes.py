@@ -67,7 +67,7 @@ def missing_moved(f: Frame, rng: Random) -> Frame:
 
 def any_day_of_the_week(f: Frame, rng: Random) -> Frame:
     """Every order moved within its week."""
-    moved = f.ordered - pd.to_timedelta(f.ordered.dt.weekday, unit="D")
+    moved = f.ordered - pd.to_timedelta(f.ordered.dt.dayofweek, unit="D")
     ordered = moved + pd.to_timedelta(rng.integers(0, 7, len(f)), unit="D")
     return f.assign(ordered=ordered, shipped=ordered + (f.shipped - f.ordered))
 
@@ -75,7 +75,7 @@ def any_day_of_the_week(f: Frame, rng: Random) -> Frame:
 def any_month(f: Frame, rng: Random) -> Frame:
     """Orders of the same weekdays, spread over the two years."""
     weeks = pd.to_timedelta(7 * rng.integers(0, 104, len(f)), unit="D")
-    ordered = pd.Timestamp("2021-12-27") + pd.to_timedelta(f.ordered.dt.weekday, unit="D") + weeks
+    ordered = pd.Timestamp("2021-12-27") + pd.to_timedelta(f.ordered.dt.dayofweek, unit="D") + weeks
     ordered = ordered.clip(f.ordered.min(), f.ordered.max())
     return f.assign(ordered=ordered, shipped=ordered + (f.shipped - f.ordered))
 

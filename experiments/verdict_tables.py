@@ -84,7 +84,7 @@ def shop(count: int, seed: int) -> pd.DataFrame:
     """Orders: weekdays and seasons, prices by category, totals, discounts with spikes, and baskets."""
     rng = np.random.default_rng([seed, 3])
     day = pd.Timestamp("2022-01-01") + pd.to_timedelta(rng.integers(0, 730, 3 * count), unit="D")
-    weight = np.where(day.dayofweek == 6, 0.2, 1) * (1 + 0.6 * np.isin(day.month, (11, 12)))
+    weight = np.where(day.dayofweek == 6, 0.2, 1) * (1 + 1.2 * np.isin(day.month, (11, 12)))
     ordered = pd.DatetimeIndex(rng.choice(day, count, replace=False, p=weight / weight.sum()))
     country = rng.choice(["DE", "AT", "CH", "LI", "IT"], count, p=[0.6, 0.2, 0.14, 0.02, 0.04])
     kind = rng.choice(["book", "toy", "tool", "coat"], count, p=[0.4, 0.3, 0.2, 0.1])

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from dpgm.data.domain import Domain
 from dpgm.data.formats.opening import Input
+from dpgm.data.inspect.hints import joining_mark, written_like_numbers
 from dpgm.data.inspect.inspection import guess_options, table_columns
 from dpgm.data.read.columns import Chunk
 from dpgm.data.read.declared import Paths
@@ -103,7 +104,10 @@ def _raw_tables(real: Paths, synthetic: Paths, options: ReadOptions, domain: Dom
     first = _read_raw(real, options, domain)
     if domain is None:
         second = _read_raw_matching(synthetic, ReadOptions(), options, None, first.column_names, 1)
-        return inputs_of(*_with_plain_numbers(first, second, options), notes=notes)
+        separators = _list_columns(first, options)
+        in_both = {name: mark for name, mark in separators.items() if name in second.column_names}
+        lists = _as_lists(first, separators), _as_lists(second, in_both)
+        return inputs_of(*_with_plain_numbers(*lists, options), notes=notes)
     names = [field.name for field in domain.fields if field.name in first.column_names]
     if not names:
         stated = ", ".join(field.name for field in domain.fields[:_NAMED])
@@ -129,6 +133,20 @@ def _read_raw_matching(
         if len({*names} & {*table.column_names}) >= at_least:
             return table
     return _read_raw(path, second, domain)
+
+
+def _list_columns(table: pa.Table, options: ReadOptions) -> dict[str, str | None]:
+    """The columns of texts whose cells hold several items each, and what stands between these; None: JSON lists."""
+    found: dict[str, str | None] = {}
+    for name in table.column_names:
+        if not pa.types.is_string(table.column(name).type):
+            continue
+        cells = {cell for cell in table.column(name).unique().to_pylist() if cell and cell.strip()}
+        if cells and all(cell.strip().startswith("[") and cell.strip().endswith("]") for cell in cells):
+            found[name] = None
+        elif not written_like_numbers(cells) and (mark := joining_mark(cells, options.item_separator)):
+            found[name] = mark
+    return found
 
 
 def _as_lists(table: pa.Table, separators: dict[str, str | None]) -> pa.Table:

@@ -18,6 +18,9 @@ _SMALLEST_SHARE, _SMALLEST_ROWS = 0.005, 100  # a group is judged from here on, 
 _FEWEST = 20  # ... but never with fewer rows of both data sets than twice this
 _MOST_VISITS = 400_000_000  # rows times pairs of traits, on either side: a few seconds
 _FEWEST_ROWS = 5000  # rows that are used however many traits there are
+_AS_CLEAR = (
+    1.25  # how much more is made of what occurs in synthetic rows only: it needs no figures to be understood
+)
 MOST_TRAITS = 250  # traits that are paired; all pairs of more would take minutes
 
 
@@ -38,7 +41,7 @@ def compare_groups(
         false_alarm: probability that anything is found in two samples of one population.
 
     Returns:
-        Of every pair of traits at most one gap, and at most one of what occurs in synthetic rows only.
+        Of every pair of traits at most one gap; those of what occurs in synthetic rows only come apart.
     """
     pairs = [(a, b) for a, b in combinations(range(len(traits)), 2) if apart(traits[a], traits[b])]
     if not pairs:
@@ -47,27 +50,34 @@ def compare_groups(
     step = -(-max(rows) // max(_MOST_VISITS // len(pairs), _FEWEST_ROWS)) or 1
     thin = [[side[::step] for side in trait.cells] for trait in traits]
     least = least_rows(min(len(side) for side in thin[0]))
+    # Pairs of columns share half of the probability of a false alarm, though pairs of items may be far more.
+    plain = sum(_is_plain(traits[a], traits[b]) for a, b in pairs)
     found: tuple[list[ShareGap], list[ShareGap]] = [], []
     comparisons = 0
     for a, b in pairs:
         first, last = traits[a], traits[b]
         count = first.groups * last.comparisons + last.groups * first.comparisons
         comparisons += count
-        needed = needed_evidence(len(pairs) * count, false_alarm)
+        alike = plain if _is_plain(first, last) else len(pairs) - plain
+        needed = needed_evidence(alike * count, false_alarm / 2)
         joint = [_joint(x, y, first.width, last.width) for x, y in zip(thin[a], thin[b], strict=True)]
         both = [
             _gaps(joint, first, last, drift, limit, needed, least),
             _gaps([side.T for side in joint], last, first, drift, limit, needed, least),
         ]
-        for kept, gaps in zip(found, zip(*both, strict=True), strict=True):
-            if known := [gap for gap in gaps if gap is not None]:
-                kept.append(max(known, key=lambda gap: (gap.surely, gap.effect)))
+        if known := [gap for gaps in both for gap in gaps if gap is not None]:
+            worst = max(known, key=lambda gap: (_AS_CLEAR if gap.impossible else 1.0) * gap.surely)
+            found[worst.impossible].append(worst)
     return largest(found[0], comparisons), largest(found[1], comparisons)
 
 
 def apart(first: Trait, last: Trait) -> bool:
     """Whether two traits are made of different columns."""
     return not {*first.columns} & {*last.columns}
+
+
+def _is_plain(first: Trait, last: Trait) -> bool:
+    return first.aspect == last.aspect == "values"
 
 
 def _joint(x: Codes, y: Codes, width: int, other_width: int) -> Codes:

@@ -40,7 +40,7 @@ def column_faults(column: ColumnComparison) -> tuple[Finding, ...]:
     """What is off in one column; empty if nothing is."""
     faults = []
     for gap in column.gaps:
-        numbers = _share_numbers(gap)
+        numbers = share_numbers(gap)
         if column.real.low is not None and column.real.high is not None:
             numbers |= {"low": column.real.low, "high": column.real.high}
         unpublished = gap.what.low == OTHER and gap.real == 0
@@ -78,7 +78,7 @@ def check_value_shares(evaluation: Evaluation, rules: VerdictRules) -> Findings:
     own = {gap.what for column in evaluation.columns for gap in column.gaps}
     off = [gap for gap in rows.alone.kept if gap.what not in own]
     for gap in off[: 2 * NAMED]:
-        yield Finding("share", _level(gap, rules), _share_numbers(gap), (gap.what,))
+        yield Finding("share", _level(gap, rules), share_numbers(gap), (gap.what,))
     yield from _more("more_shares", len(off), 2 * NAMED)
 
 
@@ -101,7 +101,7 @@ def check_groups(evaluation: Evaluation, rules: VerdictRules) -> Findings:
     found = [("group", rows.groups), ("impossible", rows.impossible), ("triple", rows.triples)]
     for kind, gaps in found:
         for gap in gaps.kept[:NAMED]:
-            yield Finding(kind, _level(gap, rules), _share_numbers(gap), (gap.what, *gap.within))
+            yield Finding(kind, _level(gap, rules), share_numbers(gap), (gap.what, *gap.within))
         yield from _more(f"more_{kind}", gaps.count, NAMED)
     undecided = rules.shares.level(_least_effect(evaluation, rules, _TENTH)) == ROUGH
     if rows.groups.comparisons and not undecided and not any(gaps.count for _, gaps in found):
@@ -166,7 +166,8 @@ def _relation(kind: str, gap: RelationGap, rules: VerdictRules) -> Finding:
     return Finding(kind, level, numbers, (*gap.names, *(() if gap.within is None else (gap.within,))))
 
 
-def _share_numbers(gap: ShareGap) -> dict[str, float]:
+def share_numbers(gap: ShareGap) -> dict[str, float]:
+    """The numbers of a finding about a share."""
     numbers: dict[str, float] = {
         "real": gap.real,
         "synthetic": gap.synthetic,

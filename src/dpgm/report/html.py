@@ -31,6 +31,7 @@ from dpgm.evaluation.sentences import column_fault
 from dpgm.evaluation.verdict import verdict
 from dpgm.evaluation.words import percent, share_text
 from dpgm.privacy.certificate import Certificate
+from dpgm.report.relations import relations
 from dpgm.validation import counted
 
 _MOST_BARS = 24  # bars of the chart of record lengths
@@ -342,6 +343,7 @@ _SECTIONS: tuple[Callable[[Evaluation], Any], ...] = (
     co_occurrence_maps,
     column_pairs,
     columns,
+    relations,
     samples,
     images,
     frequent_set_rows,

@@ -220,7 +220,7 @@ def inspect_file(
     # Items come from the rows; the draft of a table contains nothing that does.
     domain = replace(records.domain, origin="drafted") if source.items_assumed_public else records.domain
     if drafted is not None:
-        domain = replace(domain, origin="judged")
+        domain = replace(domain, origin="judged", missing_texts=drafted.domain.missing_texts)
     if draft_domain is not None:
         note = _ITEMS_NOTE if drafted is None else _TABLE_NOTE
         if drafted is not None and drafted.orders:
