@@ -7,7 +7,7 @@ from dpgm.data.read.frames import as_records
 from dpgm.evaluation.inputs import inputs_of
 from dpgm.evaluation.trait_makers import traits_of
 from dpgm.evaluation.traits import ordered
-from dpgm.evaluation.words import cells_words
+from dpgm.evaluation.words import part_words
 
 
 def frames(count=400, seed=0):
@@ -30,8 +30,8 @@ def test_times_weekdays_lengths_items_and_rounding_are_traits():
         *found
     }
     assert found["days from from to to"].lows.tolist() == list(range(1, 9))
-    assert cells_words(found["a in codes"].cells_of(1, 1)) == "a in codes"
-    assert cells_words(found["a in codes"].all_but(1)) == "no a in codes"
+    assert part_words(found["a in codes"].cells_of(1, 1)) == "a in codes"
+    assert part_words(found["a in codes"].all_but(1)) == "no a in codes"
     assert found["rounding of price"].lows[found["rounding of price"].counts[0].argmax()] == -5
 
 
@@ -47,7 +47,7 @@ def test_cells_hold_equal_parts_and_popular_values_are_their_own():
 def test_missing_values_are_the_last_cell_and_a_group():
     trait = ordered("x", [np.array([1.0, np.nan, 2.0]), np.array([np.nan, 1.0, 2.0])])
     assert trait.missing == trait.width - 1
-    assert cells_words(trait.group(int(trait.group_of[trait.missing]))) == "x missing"
+    assert part_words(trait.group(int(trait.group_of[trait.missing]))) == "x missing"
 
 
 def test_sets_of_items_alone_have_traits_too():

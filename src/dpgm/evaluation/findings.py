@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from dpgm.evaluation.traits import Cells
+from dpgm.evaluation.traits import TraitPart
 
 CLOSE, USEFUL, ROUGH, COPIES = range(4)  # levels, from good to bad
 NAMED = 3  # columns named in the headline, and examples named in a sentence
@@ -111,7 +111,7 @@ class Finding:
     kind: str
     level: int | None
     numbers: Mapping[str, float] = field(default_factory=dict)
-    subject: tuple[str | Cells, ...] = ()
+    subject: tuple[str | TraitPart, ...] = ()
     off: bool = True
     undecided: bool = False
     parts: tuple["Finding", ...] = ()
@@ -121,7 +121,7 @@ Findings: TypeAlias = Iterator[Finding]
 
 
 def graded(
-    kind: str, level: int, numbers: Mapping[str, float] | None = None, subject: tuple[str | Cells, ...] = ()
+    kind: str, level: int, numbers: Mapping[str, float] | None = None, subject: tuple[str | TraitPart, ...] = ()
 ) -> Finding:
     """A finding that limits the grade; it says that something is off unless its level is `CLOSE`."""
     return Finding(kind, level, numbers or {}, subject, off=level > CLOSE)
@@ -134,7 +134,7 @@ def beyond_chance(
     most: float,
     limits: Limits,
     numbers: Mapping[str, float],
-    subject: tuple[str | Cells, ...] = (),
+    subject: tuple[str | TraitPart, ...] = (),
 ) -> Finding:
     """Grade the part of a figure that chance does not explain.
 

@@ -16,7 +16,7 @@ from dpgm.arrays import Floats
 from dpgm.evaluation.evidence import angles, clear, deviances, needed_evidence, surely
 from dpgm.evaluation.raw_columns import RawColumn
 
-Rule: TypeAlias = Literal["order_of_numbers", "order_of_dates", "sum", "product", "line"]
+RuleKind: TypeAlias = Literal["order_of_numbers", "order_of_dates", "sum", "product", "line"]
 _ERRORS = 0.005  # share of the real rows that may break a rule: data have errors
 # An order is credible if values paired at random break it in this share of the rows, ten times the errors, and in so
 # many rows that all of them do not keep it by chance (e^-20); an equation, if they nearly always break it.
@@ -45,7 +45,7 @@ class BrokenRule:
         surely: the part that chance does not explain.
     """
 
-    rule: Rule
+    rule: RuleKind
     columns: tuple[str, ...]
     real: float
     synthetic: float
@@ -57,7 +57,7 @@ class BrokenRule:
 class _Breaks:
     """How many rows have all values, and how many of these break the rule, on both sides."""
 
-    rule: Rule
+    rule: RuleKind
     columns: tuple[str, ...]
     rows: tuple[int, int]
     broken: tuple[int, int]
@@ -104,7 +104,7 @@ def _orders(columns: Sequence[RawColumn]) -> Iterator[_Breaks]:
                 continue
             if kind == "date" or _can_break(*both[0]):
                 seen.add((first, last))
-                rule: Rule = "order_of_dates" if kind == "date" else "order_of_numbers"
+                rule: RuleKind = "order_of_dates" if kind == "date" else "order_of_numbers"
                 yield _Breaks(rule, (first, last), (rows[0], rows[1]), (broken[0], broken[1]))
 
 
@@ -141,7 +141,7 @@ def _equations(columns: Sequence[RawColumn]) -> Iterator[_Breaks]:
                 break
 
 
-def _sought(matrix: Floats, at: int) -> Iterator[tuple[Rule, list[int]]]:
+def _sought(matrix: Floats, at: int) -> Iterator[tuple[RuleKind, list[int]]]:
     """Equations that a few rows suggest for the result `at`."""
     known = np.flatnonzero(~np.isnan(matrix[at]))
     rows = known[:: -(-len(known) // _SOUGHT)]
@@ -155,7 +155,9 @@ def _sought(matrix: Floats, at: int) -> Iterator[tuple[Rule, list[int]]]:
             yield "line", [int(other)]
 
 
-def _by_least_squares(result: Floats, terms: Floats, others: NDArray[np.int64]) -> Iterator[tuple[Rule, list[int]]]:
+def _by_least_squares(
+    result: Floats, terms: Floats, others: NDArray[np.int64]
+) -> Iterator[tuple[RuleKind, list[int]]]:
     used = others[(terms[others] != 0).any(axis=1)]
     if len(used) and len(found := _ones(terms[used].T, result)):
         yield "sum", used[found].tolist()
@@ -197,7 +199,7 @@ def _tolerance(result: Floats) -> float:
     return float(_ROUNDING * max(np.abs(known).max(initial=0.0), _ROUNDING))
 
 
-def _computed(rule: Rule, matrix: Floats, at: int, terms: Sequence[int], real: Floats) -> Floats:
+def _computed(rule: RuleKind, matrix: Floats, at: int, terms: Sequence[int], real: Floats) -> Floats:
     """The result that the terms of a rule give."""
     parts = matrix[list(terms)]
     if rule == "sum":
@@ -211,14 +213,14 @@ def _computed(rule: Rule, matrix: Floats, at: int, terms: Sequence[int], real: F
     return result
 
 
-def _checked(rule: Rule, matrix: Floats, at: int, terms: Sequence[int], real: Floats) -> tuple[int, int]:
+def _checked(rule: RuleKind, matrix: Floats, at: int, terms: Sequence[int], real: Floats) -> tuple[int, int]:
     """Rows with all values, and those of them that break the rule."""
     computed, result = _computed(rule, matrix, at, terms, real), matrix[at]
     known = ~np.isnan(result) & ~np.isnan(computed)
     return int(known.sum()), int((np.abs(result - computed)[known] > _tolerance(real[at])).sum())
 
 
-def _needs(rule: Rule, real: Floats, at: int, terms: Sequence[int]) -> bool:
+def _needs(rule: RuleKind, real: Floats, at: int, terms: Sequence[int]) -> bool:
     """Whether the rule would nearly always be broken if the results were those of other rows."""
     moved = real.copy()
     moved[at] = np.roll(real[at], real.shape[1] // 2)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpgm.arrays import Codes, Floats
-from dpgm.evaluation.traits import Cells, Trait
+from dpgm.evaluation.traits import Trait, TraitPart
 
 _MOST_GROUPS = 12  # rows and columns of a picture; the rarest groups are left out
 MOST_PICTURES = 6
@@ -25,8 +25,8 @@ class RelationPicture:
     """
 
     names: tuple[str, str]
-    groups: tuple[Cells, ...]
-    values: tuple[Cells, ...]
+    groups: tuple[TraitPart, ...]
+    values: tuple[TraitPart, ...]
     real: Floats
     synthetic: Floats
 

@@ -14,14 +14,15 @@ from scipy.stats import rankdata
 
 from dpgm.arrays import Floats
 from dpgm.evaluation.evidence import clear, needed_evidence, surely
-from dpgm.evaluation.traits import Cells, Trait
+from dpgm.evaluation.traits import Trait, TraitPart
 
 _FEWEST = 20  # rows with both values, on either side; fewer say nothing about a relation
 _FEWEST_VARYING = 20  # rows that differ from the most frequent value, about: fewer may all be one coincidence
 _FEWEST_OF_GROUP = 100  # rows with both values within a group
 _MOST_CELLS = 400_000_000  # products of two ranks that are summed on either side: about two seconds
 _FEWEST_ROWS = 5000  # rows that are used however many traits there are
-_KEPT = 100
+_KEPT = 100  # gaps that are kept
+_TIE = 1e-6  # of effects that chance may nearly explain, the largest comes first
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class RelationGap:
     """
 
     names: tuple[str, str]
-    within: Cells | None
+    within: TraitPart | None
     real: float
     synthetic: float
     real_rows: int
@@ -214,7 +215,7 @@ def _within_groups(
             if effects.max() <= limit:
                 continue
             sure = surely(effects, evidence, needed)
-            a, b = (int(at) for at in np.unravel_index(int((sure + effects / 1e6).argmax()), effects.shape))
+            a, b = (int(at) for at in np.unravel_index(int((sure + _TIE * effects).argmax()), effects.shape))
             if worst is None or (sure[a, b], effects[a, b]) > (worst.surely, worst.effect):
                 figures = (float(real[a, b]), float(synthetic[a, b]), rows[0] * step, rows[0] / len(inside[0]))
                 last = (float(effects[a, b]), float(sure[a, b]))

@@ -24,6 +24,7 @@ from dpgm.evaluation.relations import RelationGap
 from dpgm.evaluation.results import Evaluation
 from dpgm.evaluation.share_gaps import ShareGap
 
+_MOMENT = 0.1  # effect on a share that is as bad as a mean or standard deviation at its limit
 _TENTH = 0.1  # the share of the rows that a group worth judging has
 
 
@@ -31,7 +32,7 @@ def columns_off(evaluation: Evaluation) -> tuple[ColumnComparison, ...]:
     """The columns with a fault, the worst first."""
 
     def badness(column: ColumnComparison) -> float:
-        return max([gap.surely for gap in column.gaps] + [0.1 * moment.effect for moment in column.moments])
+        return max([gap.surely for gap in column.gaps] + [_MOMENT * moment.effect for moment in column.moments])
 
     return tuple(sorted((column for column in evaluation.columns if column.off), key=badness, reverse=True))
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dpgm.data.labels import OTHER
 from dpgm.evaluation.findings import CLOSE, COPIES, NAMED, ROUGH, USEFUL, Finding
 from dpgm.evaluation.raw_columns import figure_text
-from dpgm.evaluation.traits import Cells
-from dpgm.evaluation.words import cells_words, listed, of_column, percent, rows_with, share_text, value_words
+from dpgm.evaluation.traits import TraitPart
+from dpgm.evaluation.words import listed, of_column, part_words, percent, rows_with, share_text, value_words
 from dpgm.validation import counted
 
 _HEADLINES = {
@@ -67,15 +67,15 @@ _TOPICS: dict[str, Callable[[Finding], str]] = {
     "line": lambda found: f"the relation of {_names(found, ' and ')}",
     "relation": lambda found: f"the relation of {_names(found, ' and ')}",
     "impossible": lambda found: f"combinations that no real row has ({_what(found)} with {_within(found)})",
-    "group": lambda found: f"{_cells(found)[0].trait} among {rows_with(_cells(found)[1:])}",
-    "relation_in_group": lambda found: f"the relation of {_pair(found)} among {rows_with(_cells(found))}",
-    "triple": lambda found: f"{_cells(found)[0].trait} among {rows_with(_cells(found)[1:])}",
+    "group": lambda found: f"{_parts(found)[0].trait} among {rows_with(_parts(found)[1:])}",
+    "relation_in_group": lambda found: f"the relation of {_pair(found)} among {rows_with(_parts(found))}",
+    "triple": lambda found: f"{_parts(found)[0].trait} among {rows_with(_parts(found)[1:])}",
     "share": lambda found: f"the share of {_what(found)}",
 }
 
 
-def _cells(found: Finding) -> list[Cells]:
-    return [one for one in found.subject if isinstance(one, Cells)]
+def _parts(found: Finding) -> list[TraitPart]:
+    return [one for one in found.subject if isinstance(one, TraitPart)]
 
 
 def _names(found: Finding, between: str = ", ") -> str:
@@ -87,18 +87,18 @@ def _pair(found: Finding) -> str:
 
 
 def _what(found: Finding) -> str:
-    return cells_words(_cells(found)[0])
+    return part_words(_parts(found)[0])
 
 
 def _within(found: Finding) -> str:
-    return " and ".join(map(cells_words, _cells(found)[1:]))
+    return " and ".join(map(part_words, _parts(found)[1:]))
 
 
 def column_fault(fault: Finding) -> str:
     """A fault of one column, without the column's name: part of a sentence."""
     numbers, about = fault.numbers, fault.subject[0]
     real, synthetic = numbers["real"], numbers["synthetic"]
-    if isinstance(about, Cells):
+    if isinstance(about, TraitPart):
         return _share_of_column(about, numbers, fault.kind)
     texts = [f"{_value(about, value)}" for value in (synthetic, real)]
     if fault.kind == "mean":
@@ -108,7 +108,7 @@ def column_fault(fault: Finding) -> str:
     return f"the standard deviation is {texts[0]} instead of {texts[1]}"
 
 
-def _share_of_column(cells: Cells, numbers: Mapping[str, float], kind: str) -> str:
+def _share_of_column(cells: TraitPart, numbers: Mapping[str, float], kind: str) -> str:
     real, synthetic = share_text(numbers["real"]), share_text(numbers["synthetic"])
     if kind == "other_values":
         return f"{synthetic} of the values are {OTHER}, because they were too rare to be published"
@@ -124,7 +124,7 @@ def _share_of_column(cells: Cells, numbers: Mapping[str, float], kind: str) -> s
     return f"{synthetic} of the values {of_column(cells)} instead of {real}{medians}"
 
 
-def _value(kind: str | Cells, number: float) -> str:
+def _value(kind: str | TraitPart, number: float) -> str:
     return figure_text("date" if kind == "date" else "number", number)
 
 
@@ -240,7 +240,7 @@ def _relation(found: Finding) -> str:
     what = f"T{what}"
     if found.kind == "relation_in_group":
         rows = int(found.numbers["rows"])
-        what = f"Among {rows_with(_cells(found))} ({rows:,} real ones), t{what[1:]}"
+        what = f"Among {rows_with(_parts(found))} ({rows:,} real ones), t{what[1:]}"
     if real * synthetic < 0 and min(abs(real), abs(synthetic)) > _SIGN:
         return (
             f"{what}: where one grows, the other {'grows' if synthetic > 0 else 'falls'} instead of the opposite."
@@ -249,25 +249,25 @@ def _relation(found: Finding) -> str:
 
 
 def _share(found: Finding) -> str:
-    return f"{_what(found)}: {_shares(found)} of the rows{_medians(found.numbers, _cells(found)[0])}."
+    return f"{_what(found)}: {_shares(found)} of the rows{_medians(found.numbers, _parts(found)[0])}."
 
 
 def _group(found: Finding) -> str:
     rows = int(found.numbers["real_rows"])
-    medians = _medians(found.numbers, _cells(found)[0])
+    medians = _medians(found.numbers, _parts(found)[0])
     return (
-        f"Among {rows_with(_cells(found)[1:])} ({rows:,} real ones), {_what(found)} in {_shares(found)}{medians}."
+        f"Among {rows_with(_parts(found)[1:])} ({rows:,} real ones), {_what(found)} in {_shares(found)}{medians}."
     )
 
 
 def _impossible(found: Finding) -> str:
-    numbers, group = found.numbers, rows_with(_cells(found)[1:])
+    numbers, group = found.numbers, rows_with(_parts(found)[1:])
     count, synthetic = round(numbers["synthetic_rows"] * numbers["synthetic"]), share_text(numbers["synthetic"])
     noun, with_group = group.split(" with ", 1)
     return (
         f"No real {noun[:-1]} with {with_group} has {_what(found)}, but {counted(count, f'synthetic {noun[:-1]}')}"
         f" ({synthetic} of those with {with_group}) {'has' if count == 1 else 'have'}"
-        f"{_medians(numbers, _cells(found)[0])}."
+        f"{_medians(numbers, _parts(found)[0])}."
     )
 
 
@@ -275,7 +275,7 @@ def _shares(found: Finding) -> str:
     return f"{share_text(found.numbers['synthetic'])} instead of {share_text(found.numbers['real'])}"
 
 
-def _medians(numbers: Mapping[str, float], cells: Cells) -> str:
+def _medians(numbers: Mapping[str, float], cells: TraitPart) -> str:
     """The medians of the trait in these rows, if they differ."""
     if "real_median" not in numbers or numbers["real_median"] == numbers["synthetic_median"]:
         return ""

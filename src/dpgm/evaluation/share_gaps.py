@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from dpgm.arrays import Codes, Floats
 from dpgm.evaluation.evidence import angles, clear, deviances, needed_evidence, surely
-from dpgm.evaluation.traits import Cells, Trait
+from dpgm.evaluation.traits import Trait, TraitPart
 
 Flags = NDArray[np.bool_]
 
@@ -31,8 +31,8 @@ class ShareGap:
         medians: of the counted trait in the group, if it has an order.
     """
 
-    what: Cells
-    within: tuple[Cells, ...]
+    what: TraitPart
+    within: tuple[TraitPart, ...]
     real: float
     synthetic: float
     real_rows: int

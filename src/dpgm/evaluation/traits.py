@@ -27,7 +27,7 @@ OTHER_VALUES = "other values"
 
 
 @dataclass(frozen=True)
-class Cells:
+class TraitPart:
     """Some values of a trait: one, a range of them, those up to a point or above it, missing ones or all others.
 
     `sentences.py` puts them into words.
@@ -124,7 +124,7 @@ class Trait:
         first = int(groups[-1]) + 1 if len(groups) else 0
         return np.concatenate([groups, first + np.arange(self.width - self.in_order)])
 
-    def cells_of(self, first: int, last: int) -> Cells:
+    def cells_of(self, first: int, last: int) -> TraitPart:
         """The cells from `first` to `last`: of those in order some neighbours, otherwise one."""
         if first == self.missing:
             return self._cells("missing")
@@ -133,7 +133,7 @@ class Trait:
         low, high = float(self.lows[first]), float(self.highs[last])
         return self._cells("value", low) if low == high else self._cells("range", low, high)
 
-    def group(self, group: int) -> Cells:
+    def group(self, group: int) -> TraitPart:
         """The values of a group.
 
         >>> smokes = category("smokes", ("no", "yes"), (np.array([0, 1]), np.array([1, 1])))
@@ -143,15 +143,15 @@ class Trait:
         inside = np.flatnonzero(self.group_of == group)
         return self.cells_of(int(inside[0]), int(inside[-1]))
 
-    def up_to(self, cell: int) -> Cells:
+    def up_to(self, cell: int) -> TraitPart:
         """The values up to the end of a cell in order."""
         return self._cells("up_to", float(self.highs[cell]))
 
-    def above(self, cell: int) -> Cells:
+    def above(self, cell: int) -> TraitPart:
         """The values above a cell in order."""
         return self._cells("above", float(self.highs[cell]))
 
-    def all_but(self, cell: int) -> Cells:
+    def all_but(self, cell: int) -> TraitPart:
         """All values but those of one cell."""
         if cell == self.missing:
             return self._cells("present")
@@ -160,8 +160,8 @@ class Trait:
         low = self.labels[cell - self.in_order] if cell >= self.in_order else float(self.lows[cell])
         return self._cells("other", low)
 
-    def _cells(self, which: Which, low: float | str = 0.0, high: float | str = 0.0) -> Cells:
-        return Cells(self.name, self.aspect, self.kind, which, low, high)
+    def _cells(self, which: Which, low: float | str = 0.0, high: float | str = 0.0) -> TraitPart:
+        return TraitPart(self.name, self.aspect, self.kind, which, low, high)
 
 
 def ordered(

@@ -10,7 +10,7 @@ from dpgm.arrays import Floats
 from dpgm.evaluation.evidence import angles, clear, deviances, needed_evidence, surely
 from dpgm.evaluation.group_gaps import apart, least_rows
 from dpgm.evaluation.share_gaps import Gaps, ShareGap, largest
-from dpgm.evaluation.traits import Cells, Trait
+from dpgm.evaluation.traits import Trait, TraitPart
 
 _FEATURES = 72  # features of which every three are compared: two or three of 30 columns, one of 72
 _MOST_ROWS = 20_000  # rows in which they are compared
@@ -31,7 +31,7 @@ class _Feature:
         cells = self.trait.cells[side][::step]
         return ((cells >= self.low) & (cells <= self.high)).astype(np.float32)
 
-    def cells(self, held: int = 0) -> Cells:
+    def cells(self, held: int = 0) -> TraitPart:
         """The values of the rows that have the feature (0), or of those that do not (1)."""
         if self.low < self.high or (self.low == 0 and self.trait.in_order > 1):
             return self.trait.above(self.high) if held else self.trait.up_to(self.high)

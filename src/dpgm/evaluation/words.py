@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dpgm.data.kinds.base import ColumnKind
 from dpgm.evaluation.findings import NAMED
 from dpgm.evaluation.raw_columns import figure_text
-from dpgm.evaluation.traits import Aspect, Cells
+from dpgm.evaluation.traits import Aspect, TraitPart
 
 _SMALLEST_PERCENT = 0.01  # smaller shares are printed as "under 0.01 %"
 _ONE_PERCENT = 0.01  # shares from here on are printed with one decimal
@@ -49,12 +49,12 @@ def value_words(kind: ColumnKind, value: float | str) -> str:
     return value if isinstance(value, str) else figure_text(kind, value)
 
 
-def cells_words(cells: Cells) -> str:
+def part_words(cells: TraitPart) -> str:
     """Some values of a trait in words: the rows that have them.
 
-    >>> cells_words(Cells("age", "values", "number", "up_to", 17.0))
+    >>> part_words(TraitPart("age", "values", "number", "up_to", 17.0))
     'age up to 17'
-    >>> cells_words(Cells("bread", "item", "category", "value", "no"))
+    >>> part_words(TraitPart("bread", "item", "category", "value", "no"))
     'no bread'
     """
     low, high = (value_words(cells.kind, value) for value in (cells.low, cells.high))
@@ -73,10 +73,10 @@ def cells_words(cells: Cells) -> str:
             return f"{cells.trait} above {low}" if which == "above" else f"{cells.trait} {which}"
 
 
-def rows_with(groups: Sequence[Cells]) -> str:
+def rows_with(groups: Sequence[TraitPart]) -> str:
     """The rows, or records, that have some values of every one of several traits."""
     records = any(cells.aspect == "item" for cells in groups)
-    return f"{'records' if records else 'rows'} with {' and '.join(map(cells_words, groups))}"
+    return f"{'records' if records else 'rows'} with {' and '.join(map(part_words, groups))}"
 
 
 # The share of the values of one column that have a property, without the column's name: what stands after "12 %".
@@ -90,7 +90,7 @@ _OF_COLUMN: dict[Aspect, tuple[str, str]] = {  # of one value, and of values up 
 }
 
 
-def of_column(cells: Cells) -> str:
+def of_column(cells: TraitPart) -> str:
     """What some values of a column do: "are multiples of 100", "are up to 38"."""
     if cells.aspect == "rounding":
         return _rounded(cells)
@@ -111,7 +111,7 @@ def of_column(cells: Cells) -> str:
             return one.format(low)
 
 
-def _rounded(cells: Cells) -> str:
+def _rounded(cells: TraitPart) -> str:
     """How values are rounded: `low` is minus the step."""
     step = value_words("number", -float(cells.low)) + (" minutes" if cells.kind == "date" else "")
     match cells.which:

@@ -12,7 +12,7 @@ from dpgm.evaluation.results import Evaluation
 from dpgm.evaluation.row_checks import check_rules, share_numbers
 from dpgm.evaluation.sentences import sentence
 from dpgm.evaluation.share_gaps import ShareGap
-from dpgm.evaluation.words import cells_words, rows_with, share_text
+from dpgm.evaluation.words import part_words, rows_with, share_text
 
 _STRONGEST = 16  # relations that are listed
 _WEAKEST = 0.05  # weaker ones are not worth a line
@@ -91,7 +91,7 @@ def _group(gap: ShareGap) -> dict[str, Any]:
     text = sentence(Finding(kind, None, share_numbers(gap), (gap.what, *gap.within)))
     return {
         "rows": rows_with(gap.within),
-        "what": cells_words(gap.what),
+        "what": part_words(gap.what),
         "real": share_text(gap.real),
         "synthetic": share_text(gap.synthetic),
         "real_rows": gap.real_rows,
@@ -120,8 +120,8 @@ def _shown(picture: RelationPicture) -> dict[str, Any]:
     """A picture with texts for its rows and columns, and shares scaled to the largest of both sides."""
     return {
         "names": picture.names,
-        "groups": [_short(cells_words(cells), cells.trait) for cells in picture.groups],
-        "values": [_short(cells_words(cells), cells.trait) for cells in picture.values],
+        "groups": [_short(part_words(cells), cells.trait) for cells in picture.groups],
+        "values": [_short(part_words(cells), cells.trait) for cells in picture.values],
         "sides": (("real", picture.real), ("synthetic", picture.synthetic)),
         "full": max(float(picture.real.max(initial=0)), float(picture.synthetic.max(initial=0)), 1e-9),
     }
