@@ -30,7 +30,8 @@ from dpgm.data.records import Records
 from dpgm.data.simulate import simulate_cdr
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SystemRandomness
-from dpgm.networks.kernel_kmeans import MEMORY_LIMIT, STARTS, Clustering, initial_centers, private_kmeans
+from dpgm.networks.kernel_kmeans import MEMORY_LIMIT, Clustering, initial_centers, private_kmeans
+from dpgm.networks.rules import CLUSTERING_RULES
 from dpgm.statistics.fourier_features import FourierFeatures
 
 CLUSTERS, FEATURES, STEPS = 10, 200, 20
@@ -52,7 +53,9 @@ def fit(records: Records, steps: int, device: str, memory_limit: int = MEMORY_LI
     generator = torch.Generator().manual_seed(0)
     feature_map = FourierFeatures.for_domain(records.domain, FEATURES, generator=generator)
     profile = torch.full((records.width,), 0.01)
-    initial = initial_centers(profile, STARTS * CLUSTERS, feature_map, domain=records.domain, generator=generator)
+    initial = initial_centers(
+        profile, CLUSTERING_RULES.starts * CLUSTERS, feature_map, domain=records.domain, generator=generator
+    )
     gateway = Gateway(records, randomness=SystemRandomness())
     return private_kmeans(
         gateway,

@@ -19,7 +19,7 @@ from data_folder import DATA
 
 import dpgm
 from dpgm.data.domain import Domain, ItemSet
-from dpgm.data.open_records import OpenRecords
+from dpgm.data.read.frames import read_frame
 from dpgm.data.records import Records
 from dpgm.evaluation.counting_queries import item_frequencies, popular_queries, query_error
 from dpgm.evaluation.inputs import with_domain
@@ -89,7 +89,7 @@ def main() -> None:
         popular = np.flatnonzero(item_frequencies(real) >= 0.01 * len(real))
         wanted = {real.domain.fields[0].items[at] for at in popular}
         for seed in chosen.seeds[:1] if chosen.smoke else chosen.seeds:
-            private = OpenRecords.of_sets(real, Domain((ItemSet("items", discover=True),)))
+            private = read_frame(real.to_arrow(), Domain((ItemSet("items", discover=True),))).records
             for method, records in (("listed", real), ("discovered", private)):
                 fitted = dpgm.Synthesizer(1.0, randomness=SeededRandomness(seed)).fit(records)
                 found = {str(item) for item in fitted.domain_.fields[0].items}

@@ -31,7 +31,8 @@ from data_folder import DATA
 from torch import nn
 
 from dpgm.data.domain import Categorical, Domain, Image
-from dpgm.data.records import Records, level_bits, nearest_levels
+from dpgm.data.kinds.image import level_bits, nearest_levels
+from dpgm.data.records import Records
 from dpgm.images import fitting as image_fitting
 from dpgm.images import measurement as image_measurement
 from dpgm.images.features import ImageLayout
@@ -148,7 +149,7 @@ def default_preset(train: Records, epsilon: float, seed: int, device: str, count
     gateway = Gateway(train, randomness=SeededRandomness(seed))
     draws = torch.Generator().manual_seed(seed)
     start = time.perf_counter()
-    settings = ImageSettings(large=device == "cuda")
+    settings = ImageSettings()
     domain = train.domain
     measured = image_measurement.measure_images(gateway, domain, noises(epsilon), settings, device=device)
     middle = time.perf_counter()

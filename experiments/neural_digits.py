@@ -19,16 +19,15 @@ NEURAL, PRODUCTS = "networks (vae)", "products"
 
 @dataclass(frozen=True)
 class Config:
-    """What is run; `large` as in a plan that is made where a GPU is."""
+    """What is run."""
 
     epsilons: tuple[float, ...] = (1.0, 10.0)
     seeds: tuple[int, ...] = (0, 1, 2)
-    large: bool = True
     steps: int | None = None
 
 
 CONFIG = Config()
-SMOKE = replace(CONFIG, epsilons=(1.0,), seeds=(0,), steps=3, large=False)
+SMOKE = replace(CONFIG, epsilons=(1.0,), seeds=(0,), steps=3)
 
 
 def jobs(config: Config) -> list[Job]:
@@ -38,8 +37,7 @@ def jobs(config: Config) -> list[Job]:
         for seed in config.seeds:
             network = Network(NEURAL, clusters=None, preset="default")
             job = network_job(network, "mnist", epsilon, seed, grid=seed == config.seeds[0], steps=config.steps)
-            images = job.plan["settings"]["family"]["images"] | {"large": config.large}
-            found.append(replace(job, settings={"images": images}))
+            found.append(replace(job, settings={}))
             network = Network(PRODUCTS, "products", clusters=None, preset="default")
             found.append(replace(network_job(network, "mnist", epsilon, seed), settings={}))
     return found

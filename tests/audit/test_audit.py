@@ -19,9 +19,10 @@ from dpgm.mechanisms.gateway import Call, Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.privacy.accountant import Cost, cost
 from dpgm.privacy.events import Mechanism
-from dpgm.synthesis import synthesizer
+from dpgm.synthesis import certified_fit
 from dpgm.synthesis.domain_discovery import MEASURES as DISCOVERY
 from dpgm.synthesis.strategies import STRATEGIES
+from reading_data import with_open_items
 
 MU = 0.9
 MECHANISM = [Mechanism("gaussian", 1 / MU)]
@@ -246,7 +247,7 @@ def test_a_certificate_that_claims_less_than_its_mechanisms_cost_is_caught(monke
         spent = cost(mechanisms, delta)
         return replace(spent, epsilon=spent.epsilon / 2)
 
-    monkeypatch.setattr(synthesizer, "cost", halved)
+    monkeypatch.setattr(certified_fit, "cost", halved)
     assert isinstance(halved(MECHANISM, 1e-5), Cost)
     found = findings.judge_trials(CASES["table"], run_trials(CASES["table"], 2))
     assert not found.passed
@@ -327,15 +328,14 @@ def test_one_run_of_public_data_finds_a_lower_bound_below_the_claim():
 
 
 def test_one_run_needs_a_set_of_items():
-    from dpgm.data.domain import Categorical, Domain, ItemSet
-    from dpgm.data.open_records import OpenRecords
+    from dpgm.data.domain import Categorical
 
     table = Domain((Categorical("colour", ("red", "blue")),))
     with pytest.raises(UsageError, match="one set of items"):
         audit_one_run(Records.from_lists([[0]], table))
     some = Records.from_lists([[0]], Domain.of_items(3))
     with pytest.raises(UsageError, match="domain that lists the items"):
-        audit_one_run(OpenRecords.of_sets(some, Domain((ItemSet("items", discover=True),))))
+        audit_one_run(with_open_items(some))
     for few in (-1, 0, 1):
         with pytest.raises(UsageError, match="canaries"):
             audit_one_run(some, canaries=few)

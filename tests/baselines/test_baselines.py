@@ -7,7 +7,6 @@ from dpgm.baselines import estimators, mwem
 from dpgm.baselines.estimators import AnswerZero, IndependentMarginals, Mwem
 from dpgm.baselines.mwem import FactoredWeights, clip_records
 from dpgm.data.domain import Categorical, Domain, ItemSet
-from dpgm.data.open_records import OpenRecords
 from dpgm.data.records import Records
 from dpgm.errors import NotFittedError, UsageError
 from dpgm.evaluation.counting_queries import count_queries, item_frequencies, popular_queries, query_error
@@ -15,6 +14,7 @@ from dpgm.mechanisms import gateway as gateways
 from dpgm.mechanisms.query import View
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.privacy.accountant import cost
+from reading_data import with_open_items
 
 
 def correlated(count=4000, width=8, seed=0):
@@ -225,6 +225,6 @@ def test_arguments_are_attributes_that_a_later_fit_heeds():
 @pytest.mark.parametrize("model", [*all_methods(), AnswerZero()], ids=lambda model: type(model).__name__)
 def test_a_domain_with_values_to_discover_is_refused(model):
     """Otherwise counts over no positions are measured, and sampling fails."""
-    records = OpenRecords.of_sets(correlated(50), Domain((ItemSet("items", discover=True),)))
+    records = with_open_items(correlated(50))
     with pytest.raises(UsageError, match="nothing to discover"):
         model.fit(records)

@@ -5,6 +5,7 @@ import torch
 
 import dpgm
 from dpgm.baselines.mwem import MWEM
+from dpgm.baselines.rules import MwemSettings
 from dpgm.errors import ArtefactError, UsageError
 from dpgm.privacy.ledger import Ledger
 from dpgm.synthesis.strategies import rebuild
@@ -75,4 +76,4 @@ def test_tables_of_mwem_that_are_no_numbers_are_refused():
         "tables": torch.tensor([float("nan"), 0.5, 0.5, 0, 0.25, 0.25, 0.25, 0.25], dtype=torch.float64),
     }
     with pytest.raises(ArtefactError, match="shares that do not sum to 1"):
-        MWEM.load({"kind": "mwem", "cap": 2}, tensors, dpgm.Domain.of_items(4))
+        MWEM.load({"kind": "mwem", "cap": 2}, tensors, dpgm.Domain.of_items(4), MwemSettings())

@@ -13,7 +13,7 @@ from dpgm.cli.app import run
 from dpgm.errors import DiskError, PrivacyWarning
 from dpgm.privacy.ledger import Ledger
 from dpgm.strategy.settings import Config
-from dpgm.synthesis import synthesizer
+from dpgm.synthesis import certified_fit
 from dpgm.synthesis.plan import make_plan
 from dpgm.synthesis.release import Release
 from synthesis_data import SETS, some_records
@@ -48,7 +48,7 @@ def test_a_disk_that_is_full_at_the_last_step_loses_nothing(capsys, tmp_path, fi
     # Without --resume the command would spend again: it is refused with advice.
     assert run(fit) == 2
     assert "what it measured is spent; add --resume" in capsys.readouterr().err
-    monkeypatch.setattr(synthesizer, "fit_generator", None)  # nothing runs again
+    monkeypatch.setattr(certified_fit, "fit_generator", None)  # nothing runs again
     assert run([*fit, "--resume"]) == 0
     assert names(tmp_path) == ["ledger", "release", "visits.parquet"]
     assert dpgm.verify(tmp_path / "release").ok
@@ -71,14 +71,14 @@ def test_the_next_start_clears_what_a_killed_clean_up_left(capsys, tmp_path, fit
 
 @pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt, 130), (MemoryError, 2), (ZeroDivisionError, 2)])
 def test_a_fit_that_stops_half_way_reports_what_it_spent(capsys, tmp_path, fit, monkeypatch, error, code):
-    make = synthesizer.fit_generator
+    make = certified_fit.fit_generator
 
     def stopped(gateway, *args, **named):
         make(gateway, *args, **named)
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(synthesizer, "fit_generator", stopped)
+        patch.setattr(certified_fit, "fit_generator", stopped)
         assert run(fit) == code
     printed = capsys.readouterr().err
     assert "the budget of record lengths, item counts" in printed
@@ -91,7 +91,7 @@ def test_a_fit_stopped_before_it_measured_anything_has_spent_nothing(capsys, tmp
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(synthesizer, "fit_generator", stopped)
+        patch.setattr(certified_fit, "fit_generator", stopped)
         assert run(fit) == 130
     assert "no budget is spent" in capsys.readouterr().err
     assert names(tmp_path) == ["visits.parquet"]

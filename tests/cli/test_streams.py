@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpgm.cli.app import run
+from dpgm.data.formats import ending_of
 from dpgm.data.formats.opening import locate, open_bytes, spooled
 from dpgm.errors import InputError
 
@@ -66,7 +67,7 @@ def test_an_empty_or_compressed_stdin_is_said_in_a_sentence():
     with pytest.raises(InputError, match="holds nothing"):
         spooled(io.BytesIO(b""), "stdin")
     with pytest.raises(InputError, match="gunzip"):
-        spooled(io.BytesIO(b"\x1f\x8b\x08rest"), "stdin", detect_format=True)
+        spooled(io.BytesIO(b"\x1f\x8b\x08rest"), "stdin", ending_of=ending_of)
 
 
 def test_inspect_tells_the_format_of_stdin_itself(piped, capsys, tmp_path):

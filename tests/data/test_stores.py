@@ -144,7 +144,7 @@ def test_numbers_and_texts_of_persons_meet_on_disk():
     """A person is one whether a chunk holds numbers alone or texts as well."""
     import pyarrow as pa
 
-    from dpgm.data.read.storage import Persons
+    from dpgm.data.read.persons import Persons
 
     chunks = [pa.array([5, 7]), pa.array(["7", "x"]), pa.array(["07", "5"])]
     found = []

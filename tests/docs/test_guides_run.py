@@ -9,6 +9,7 @@ import os
 import random
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -66,6 +67,16 @@ def visits(folder: Path) -> None:
         "stations.yaml",
     )
     (folder / "places.yaml").write_text((folder / "stations.yaml").read_text())
+
+
+def two_places(folder: Path) -> None:
+    """The travellers of two places, and the folder in which the curator collects parts."""
+    visits(folder)
+    records = dpgm.read_records(folder / "visits.parquet", domain=folder / "stations.yaml")
+    records.rows(0, 1500).write(folder / "north.parquet")
+    records.rows(1500, 4000).write(folder / "south.parquet")
+    (folder / "parts").mkdir()
+    (folder / "examples").symlink_to(ROOT / "examples")
 
 
 def visits_and_release(folder: Path) -> None:
@@ -174,9 +185,12 @@ PAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "evaluation.md": (visits_and_release, BOTH),
     "guarantee.md": (visits, ""),
     "guides/budget.md": (visits, ""),
+    "guides/describing.md": (visits_and_release, ""),
     "guides/images.md": (digits, ""),
     "guides/sets.md": (long_visits, ""),
     "guides/several-machines.md": (visits, ""),
+    "guides/several-places.md": (two_places, ""),
+    "guides/studio.md": (people, ""),
     "guides/tables.md": (people, ""),
     "how/mixture.md": (visits, ""),
 }
@@ -199,6 +213,8 @@ def run_command(line: str, folder: Path) -> None:
         made = folder / words[words.index("--out") + 1]
         if made.exists():
             made.rename(made.with_name(made.name + f".{len(list(folder.iterdir()))}"))
+    if words[:2] == ["dpgm", "serve"]:
+        return serve_once(words[2:], folder)
     programs = {"torchrun": ["-m", "torch.distributed.run"], "python": [], "dpgm": ["-m", "dpgm"]}
     words = [str(ROOT / word) if word.startswith("experiments/") else word for word in words]
     said = subprocess.run(
@@ -210,6 +226,15 @@ def run_command(line: str, folder: Path) -> None:
         timeout=900,
     )
     assert said.returncode == 0, f"{line}\n{said.stderr[-2000:]}"
+
+
+def serve_once(words: list[str], folder: Path) -> None:
+    """Start the studio, wait for its link, end it."""
+    serving = [sys.executable, "-m", "dpgm", "serve", *words]
+    with subprocess.Popen(serving, cwd=folder, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        assert "open http://127.0.0.1:" in server.stderr.readline()
+        server.send_signal(signal.SIGINT)
+        assert server.wait(60) == 0
 
 
 def test_every_page_with_commands_is_run_somewhere():

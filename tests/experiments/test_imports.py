@@ -22,7 +22,7 @@ def imported(source):
 
 
 def used(source):
-    """(module, name) of what is taken from a module of the package by its name: `simulate.BLOCK`."""
+    """(module, name) of what is taken from a module of the package by its name: `simulate.TRANSIT`."""
     tree = ast.parse(source)
     modules = {}
     for node in ast.walk(tree):
@@ -56,6 +56,6 @@ def test_a_name_that_is_gone_is_seen():
     assert missing == [("dpgm.privacy.accountant", "nothing_of_the_kind"), ("dpgm.nowhere", None)]
     assert [
         pair
-        for pair in used("from dpgm.data import simulate\nsimulate._gone(simulate.BLOCK)")
+        for pair in used("from dpgm.data import simulate\nsimulate._gone(simulate.TRANSIT)")
         if not is_there(*pair)
     ] == [("dpgm.data.simulate", "_gone")]

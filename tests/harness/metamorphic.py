@@ -42,6 +42,7 @@ import dpgm.data.formats.lines
 import dpgm.data.formats.parquet
 import dpgm.data.read.frames
 from dpgm.data.domain import Boolean, Categorical, Date, DateTime, Domain, Identifier, Image, ItemSet, Numeric
+from dpgm.data.events import Events
 from dpgm.data.open_columns import NumberColumn, SetColumn
 from dpgm.data.open_records import OpenRecords
 from dpgm.data.read.frames import read_frame
@@ -134,7 +135,23 @@ def labels_of(records: Records) -> list[frozenset[str]]:
             f"{one.name}={labels[at]}" if at < len(labels) else f"{one.name} missing" for at in range(one.width)
         ]
         assert len(names) == offset + one.width
-    return [frozenset(names[at] for at in record.indices) for record in records.chunks(1)]
+    made = [{names[at] for at in record.indices} for record in records.chunks(1)]
+    if records.events is not None:
+        labels = records.domain.sequence.items
+        made = [one | told for one, told in zip(made, in_words(records.events, labels), strict=True)]
+    return [*map(frozenset, made)]
+
+
+def in_words(events: Events, labels: Any) -> list[set[str]]:
+    """Every event of every person: the how manyth it is, its item, and its time."""
+    whole = [one for at in range(len(events)) for one in [events.rows(at, at + 1)]]
+    return [
+        {
+            f"event {at}: {labels[code]} at {None if one.times is None else one.times[at]}"
+            for at, code in enumerate(one.codes.tolist())
+        }
+        for one in whole
+    ]
 
 
 def raw_values(records: OpenRecords) -> list[frozenset[str]]:
@@ -143,6 +160,9 @@ def raw_values(records: OpenRecords) -> list[frozenset[str]]:
     for one, column in zip(records.domain.fields, records.columns, strict=True):
         if isinstance(column, NumberColumn):
             held = [[tick] for tick in column.ticks.tolist()]
+        elif column.events is not None:
+            labels = column.vocabulary.labels if column.vocabulary is not None else one.labels
+            held = [*map(list, in_words(column.events, labels))]
         else:
             labels = None if column.vocabulary is None else [*column.vocabulary.labels, "missing"]
             codes = column.codes.tolist()
@@ -930,6 +950,8 @@ def _stay_cases() -> Iterator[Case]:
 
 def cases() -> list[Case]:
     """Every format and shape."""
+    from event_cases import event_cases
+
     return [
         *_basket_cases(),
         *_long_cases(),
@@ -938,6 +960,7 @@ def cases() -> list[Case]:
         *_optional_cases(),
         *_open_cases(),
         *_stay_cases(),
+        *event_cases(),
     ]
 
 

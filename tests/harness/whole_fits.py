@@ -22,7 +22,7 @@ import pytest
 import torch
 
 import dpgm
-from dpgm.baselines.mwem import MwemSettings
+from dpgm.baselines.rules import BaselineSettings, MwemSettings
 from dpgm.cli.app import load_commands
 from dpgm.cli.app import run as run_command
 from dpgm.data.domain import Categorical, DateTime, Domain, ItemSet, Numeric
@@ -146,7 +146,7 @@ class WholeFit:
     def _family(self) -> FamilySettings:
         if self.model in ("vae", "rbm"):
             return NetworkSettings(**(NETWORK | self.settings))
-        return {"image": PICTURES, "mwem": MwemSettings(3)}.get(self.model, FamilySettings())
+        return {"image": PICTURES, "mwem": MwemSettings(iterations=3)}.get(self.model, BaselineSettings())
 
     def write_input(self, folder: Path, seed: int) -> list[str]:
         """Write the files of a fit on the command line; returns its arguments."""

@@ -8,9 +8,10 @@ import torch
 
 from dpgm.data.domain import Categorical, Domain, Image
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
-from dpgm.data.inspect.inspection import inspect_file
+from dpgm.data.inspection import inspect_file
+from dpgm.data.kinds.image import level_bits, nearest_levels
 from dpgm.data.read.readers import read_records
-from dpgm.data.records import Records, grey_levels, grey_values, level_bits, nearest_levels, pixel_values
+from dpgm.data.records import Records, grey_levels, grey_values, pixel_values
 from dpgm.data.writers import write_records
 from dpgm.errors import InputError, UsageError
 from dpgm.evaluation.downstream import image_accuracy

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from dpgm.data.domain import Categorical, Domain, Image, ItemSet
-from dpgm.data.records import Records, level_bits
+from dpgm.data.kinds.image import level_bits
+from dpgm.data.records import Records
 from dpgm.errors import UsageError
 from dpgm.images.features import EmbeddingDesign, FeatureSet, ImageFeatures, ImageLayout
 from dpgm.images.measurement import EMBEDDING_GRID, ClassSizes, MeanEmbedding

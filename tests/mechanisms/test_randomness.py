@@ -12,7 +12,7 @@ from scipy import stats
 from dpgm.errors import DpgmError, UsageError
 from dpgm.mechanisms import randomness
 from dpgm.mechanisms.randomness import AesWords, Randomness, SeededRandomness, SystemRandomness
-from dpgm.mechanisms.rounded_gaussian import few_rounded_gaussians
+from dpgm.mechanisms.rounded_gaussian import rounded_gaussian
 from dpgm.mechanisms.sampling import Coins
 
 
@@ -167,12 +167,12 @@ def test_a_forked_child_draws_other_noise_and_coins(source):
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_with_the_number_of_its_parent_repeats_nothing(monkeypatch):
-    """As in a process namespace of its own: neither words, nor coins and noise that the parent drew ahead."""
+    """As in a process namespace of its own: neither words and noise, nor coins that the parent drew ahead."""
     source = SystemRandomness()
     coins = Coins(10_000, source)
 
     def drawn(step):
-        sample, noise = coins.sample(step, 0.01), few_rounded_gaussians(24, 2.0**40, source)
+        sample, noise = coins.sample(step, 0.01), rounded_gaussian(24, 2.0**40, source)
         return [
             source.words(8).tobytes(),
             source.stream(1, 9, 9).words(8).tobytes(),
@@ -180,7 +180,7 @@ def test_a_forked_child_with_the_number_of_its_parent_repeats_nothing(monkeypatc
             noise.tobytes(),
         ]
 
-    drawn(0), few_rounded_gaussians(24, 2.0**40, source)
+    drawn(0)
     number = os.getpid()
     monkeypatch.setattr(os, "getpid", lambda: number)
     reading, writing = os.pipe()

@@ -1,6 +1,5 @@
 import itertools
 import math
-import os
 from fractions import Fraction
 
 import mpmath
@@ -13,12 +12,9 @@ from scipy import stats
 
 from dpgm.errors import UsageError
 from dpgm.mechanisms import rounded_gaussian as module
-from dpgm.mechanisms.randomness import SeededRandomness, SystemRandomness
+from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.mechanisms.rounded_gaussian import (
     QUANTILE_MARGIN,
-    STDS_KEPT,
-    VALUES_AHEAD,
-    few_rounded_gaussians,
     rounded_gaussian,
     settle_exactly,
     settle_in_doubles,
@@ -146,33 +142,7 @@ def test_doubles_are_a_hundred_times_better_than_the_margin():
     assert worst < QUANTILE_MARGIN / 100
 
 
-def test_values_drawn_ahead_have_the_law_and_are_given_once():
-    source = SeededRandomness(6)
-    values = np.concatenate([few_rounded_gaussians(24, 3.0, source) for _ in range(4000)])
-    assert pvalue_of(values, 3.0) > 1e-7
-    # A fine scale: equal runs of values would be the same values given twice.
-    fine = np.concatenate([few_rounded_gaussians(24, 2.0**40, source) for _ in range(400)])
-    assert len(np.unique(fine)) == fine.size
-
-
-def test_values_of_two_deviations_and_of_two_sources_are_not_mixed():
-    first, second = SeededRandomness(7), SeededRandomness(8)
-    for _ in range(300):
-        assert abs(few_rounded_gaussians(20, 0.01, first)).max() == 0
-        assert abs(few_rounded_gaussians(20, 1000.0, first)).max() > 0
-        assert abs(few_rounded_gaussians(20, 0.01, second)).max() == 0
-    for std in range(1, 2 * STDS_KEPT):  # more deviations than are remembered
-        assert few_rounded_gaussians(20, float(std), first).shape == (20,)
-    assert few_rounded_gaussians(VALUES_AHEAD, 5.0, first).shape == (VALUES_AHEAD,)
-
-
-def test_a_forked_child_does_not_repeat_values_drawn_ahead(monkeypatch):
-    source = SystemRandomness()
-    for _ in range(2):
-        few_rounded_gaussians(24, 2.0**40, source)
-    ahead = module._ahead[source]
-    waiting = set(ahead.left[2.0**40].tolist())
-    parent = os.getpid()
-    monkeypatch.setattr(os, "getpid", lambda: parent + 1)
-    assert waiting.isdisjoint(few_rounded_gaussians(24, 2.0**40, source).tolist())
-    assert module._ahead[source] is not ahead
+def test_no_part_of_a_long_vector_repeats_another():
+    """On a fine scale equal values would be the same noise twice; by chance two of these 70,000 are equal once in 10,000 seeds."""
+    values = rounded_gaussian(70_000, 2.0**44, SeededRandomness(6))
+    assert len(np.unique(values)) == len(values)

@@ -13,7 +13,7 @@ import dpgm
 from dpgm.cli.app import load_commands, run
 from dpgm.errors import ArtefactError
 from dpgm.privacy.attestation import MOST_SIGNATURES, Envelope
-from dpgm.privacy.signatures import create_keys, read_private_key
+from dpgm.privacy.keys import create_keys, read_private_key
 from dpgm.synthesis.release import sign
 from release_data import some_release
 from synthesis_data import TABLE

@@ -12,11 +12,11 @@ from dpgm.data.records import Records
 from dpgm.kernels.item_swaps import balance
 from dpgm.products import sampling
 from dpgm.products.model import Products
-from dpgm.products.rules import SAMPLING
+from dpgm.products.rules import SAMPLING_RULES
 from dpgm.products.sampling import improve_rounding
 
 
-def a_mixture(domain, components=6, seed=0):
+def a_mixture(domain, components=6, seed=0, **rules):
     generator = torch.Generator().manual_seed(seed)
     chances = 0.4 * torch.rand(components, domain.width, generator=generator) ** 2
     for block in domain.blocks:
@@ -24,7 +24,7 @@ def a_mixture(domain, components=6, seed=0):
             column = torch.rand(components, block.width, generator=generator)
             chances[:, block.start : block.stop] = column / column.sum(dim=1, keepdim=True)
     weights = torch.rand(components, generator=generator).double()
-    return Products(domain, weights / weights.sum(), chances)
+    return Products(domain, weights / weights.sum(), chances, replace(SAMPLING_RULES, **rules))
 
 
 def pair_or_triple_counts(records, order):
@@ -49,21 +49,19 @@ def rms_of_distinct(values):
 
 
 @pytest.mark.parametrize(("order", "at_most"), [(2, 0.3), (3, 0.7)])
-def test_balanced_records_have_smaller_errors_of_pairs_and_triples(monkeypatch, order, at_most):
-    model = a_mixture(Domain.of_items(12))
+def test_balanced_records_have_smaller_errors_of_pairs_and_triples(order, at_most):
     errors = []
     for sweeps in (0, 50):
-        monkeypatch.setattr(sampling, "SAMPLING", replace(SAMPLING, sweeps=sweeps))
+        model = a_mixture(Domain.of_items(12), sweeps=sweeps)
         drawn = model.sample(3000, generator=torch.Generator().manual_seed(1))
         errors.append(rms_of_distinct(pair_or_triple_counts(drawn, order) - expected(model, 3000, order)))
     assert errors[1] < at_most * errors[0]
 
 
-def test_exchanges_do_not_change_lengths_and_item_counts(monkeypatch):
-    model = a_mixture(Domain.of_items(30))
+def test_exchanges_do_not_change_lengths_and_item_counts():
     drawn = []
     for sweeps in (0, 20):
-        monkeypatch.setattr(sampling, "SAMPLING", replace(SAMPLING, sweeps=sweeps))
+        model = a_mixture(Domain.of_items(30), sweeps=sweeps)
         drawn.append(model.sample(2000, generator=torch.Generator().manual_seed(2)))
     before, after = drawn
     assert np.array_equal(before.lengths, after.lengths)
@@ -71,12 +69,11 @@ def test_exchanges_do_not_change_lengths_and_item_counts(monkeypatch):
     assert not np.array_equal(before.indices, after.indices)
 
 
-def test_columns_keep_one_value_each_and_their_pairs_are_balanced(monkeypatch):
+def test_columns_keep_one_value_each_and_their_pairs_are_balanced():
     domain = Domain((Categorical("a", tuple("xyz")), ItemSet("i", tuple("pqrs")), Categorical("b", tuple("uvw"))))
-    model = a_mixture(domain)
     errors = []
     for sweeps in (0, 50):
-        monkeypatch.setattr(sampling, "SAMPLING", replace(SAMPLING, sweeps=sweeps))
+        model = a_mixture(domain, sweeps=sweeps)
         drawn = model.sample(2000, generator=torch.Generator().manual_seed(3))
         drawn.check()
         counts = pair_or_triple_counts(drawn, 2)
@@ -120,8 +117,8 @@ def test_certain_records_and_large_samples_are_left_as_drawn(monkeypatch):
     monkeypatch.setattr(sampling, "exchange_items", never)
     certain = Products(Domain.of_items(2), torch.tensor([0.5, 0.5]), torch.tensor([[1.0, 0.0], [1.0, 1.0]]))
     assert len(certain.sample(100, generator=torch.Generator().manual_seed(0))) == 100
-    monkeypatch.setattr(sampling, "SAMPLING", replace(SAMPLING, balanced_records=50))
-    assert len(a_mixture(Domain.of_items(3)).sample(60, generator=torch.Generator().manual_seed(0))) == 60
+    large = a_mixture(Domain.of_items(3), balanced_records=50)
+    assert len(large.sample(60, generator=torch.Generator().manual_seed(0))) == 60
 
 
 def possible_records(items, seed):
@@ -140,7 +137,7 @@ def test_improved_rounding_reduces_errors_of_items_and_pairs():
     expected = 3_000 * shares
     random = np.random.default_rng(1)
     start = np.diff(np.floor(np.cumsum(expected) + 0.5).astype(np.int64), prepend=0)
-    sizes = improve_rounding(expected, start, present, random)
+    sizes = improve_rounding(expected, start, present, random, SAMPLING_RULES)
     assert sizes.sum() == start.sum()
     assert np.abs(sizes - expected).max() < 1
     target = counts(present, expected)
@@ -151,8 +148,7 @@ def test_improved_rounding_reduces_errors_of_items_and_pairs():
 def test_sizes_that_cannot_be_improved_stay():
     present, _ = possible_records(3, 0)
     whole = np.arange(8)
-    assert np.array_equal(improve_rounding(whole.astype(float), whole, present, np.random.default_rng(0)), whole)
-    one_side = np.full(8, 0.25)
-    assert np.array_equal(
-        improve_rounding(one_side, np.zeros(8, dtype=np.int64), present, np.random.default_rng(0)), np.zeros(8)
-    )
+    random = np.random.default_rng(0)
+    assert np.array_equal(improve_rounding(whole.astype(float), whole, present, random, SAMPLING_RULES), whole)
+    one_side, nobody = np.full(8, 0.25), np.zeros(8, dtype=np.int64)
+    assert np.array_equal(improve_rounding(one_side, nobody, present, random, SAMPLING_RULES), nobody)

@@ -9,7 +9,7 @@ import pytest
 
 from dpgm.cli.app import load_commands, run
 from dpgm.privacy.certificate import About
-from dpgm.privacy.signatures import create_keys, key_fingerprint, read_private_key
+from dpgm.privacy.keys import create_keys, key_fingerprint, read_private_key
 from release_data import some_release
 
 load_commands()

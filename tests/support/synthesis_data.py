@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpgm.baselines.mwem import MwemSettings
+from dpgm.baselines.rules import BaselineSettings, MwemSettings
 from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
 from dpgm.data.records import Records, concatenate
 from dpgm.images.rules import IMAGE_RULES as IMAGE_RULES
@@ -22,7 +22,7 @@ from dpgm.privacy.calibration import calibrate
 from dpgm.privacy.events import Mechanism
 from dpgm.products.rules import PRODUCT_RULES, ProductSettings
 from dpgm.strategy.protocol import PublicFacts
-from dpgm.strategy.settings import Config, FamilySettings, Settings, default_delta
+from dpgm.strategy.settings import Config, Settings, default_delta
 from dpgm.synthesis.plan import Plan, choose_settings
 from dpgm.synthesis.strategies import strategy_of
 
@@ -76,7 +76,7 @@ def some_records(domain: Domain, count: int, seed: int = 0) -> Records:
 def tiny_plan(model: str, domain: Domain, records: int, **settings: object) -> Plan:
     """A plan with a few steps and multipliers that are not calibrated, for fast tests."""
     if model in ("independent", "mwem"):
-        baseline = MwemSettings(3) if model == "mwem" else FamilySettings()
+        baseline = MwemSettings(iterations=3) if model == "mwem" else BaselineSettings()
         runs = strategy_of(model).budget(PublicFacts(domain, records, 1.0, 1e-5), baseline).runs
         counts = tuple(Mechanism(name, 4.0, run.count) for name, run in runs.items())
         return Plan(99.0, 99.0, 1e-5, records, domain.width, Settings(model, family=baseline), counts)

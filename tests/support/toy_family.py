@@ -47,7 +47,7 @@ class CoinStrategy:
         context.progress("measure", 1, 1)
         return Coins(domain, torch.ones(1), (counts / plan.records).clamp(0, 1)[None])
 
-    def load(self, architecture, tensors, domain):
+    def load(self, architecture, tensors, domain, settings):
         return Coins.from_state(architecture, tensors, domain)
 
 

@@ -26,7 +26,7 @@ class Logits(Model):
     def layout(self):
         return ParameterLayout((WeightMatrix("logits", 0, self.domain.width),))
 
-    def initial(self, clusters, *, generator):
+    def initial(self, clusters, rules=None, *, generator):
         return torch.zeros((clusters, self.layout.size))
 
     def warm(self, parameters, frequencies):

@@ -15,7 +15,7 @@ from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Query
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.privacy.ledger import Ledger
-from dpgm.synthesis import synthesizer
+from dpgm.synthesis import certified_fit
 from dpgm.synthesis.books import Books
 from dpgm.synthesis.checkpoint import Checkpoint
 from synthesis_data import SETS, KilledError, some_records, start_process, stop_at, tiny_plan
@@ -118,14 +118,14 @@ def test_an_ended_fit_gives_its_model_again_and_no_other(tmp_path, ledger, monke
     assert (tmp_path / "two" / "model.safetensors").read_bytes() == model
     assert ledger.entries()[0].model == dpgm.load(tmp_path / "one").certificate.files["model.safetensors"]
     # The copy has all the answers, so it may compute the model again; another model is refused.
-    make = synthesizer.fit_generator
+    make = certified_fit.fit_generator
 
     def another(*args, **named):
         generator = make(*args, **named)
         generator.probabilities.mul_(0.5)
         return generator
 
-    monkeypatch.setattr(synthesizer, "fit_generator", another)
+    monkeypatch.setattr(certified_fit, "fit_generator", another)
     with pytest.raises(BudgetError, match="one charge pays for one release"):
         fit(PRODUCTS, tmp_path / "b", ledger, resume=True)
 

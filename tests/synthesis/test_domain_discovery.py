@@ -386,11 +386,11 @@ def test_few_found_items_and_few_values_still_fit():
 
 def test_a_resumed_fit_answers_from_its_checkpoint(tmp_path, monkeypatch):
     """Killed after discovery: the resumed fit reads the published list back, and spends nothing twice."""
-    from dpgm.synthesis import synthesizer
+    from dpgm.synthesis import certified_fit
 
     domain = Domain((Categorical("ward", discover=True), Numeric("age", 0, 110, integer=True)))
     table = some_table(1500)
-    make, calls = synthesizer.fit_generator, []
+    make, calls = certified_fit.fit_generator, []
 
     def killed(*args, **options):
         calls.append(1)
@@ -398,7 +398,7 @@ def test_a_resumed_fit_answers_from_its_checkpoint(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return make(*args, **options)
 
-    monkeypatch.setattr(synthesizer, "fit_generator", killed)
+    monkeypatch.setattr(certified_fit, "fit_generator", killed)
     folder = tmp_path / "checkpoint"
     with pytest.raises(KeyboardInterrupt):
         dpgm.Synthesizer(domain=domain, randomness=SeededRandomness(0)).fit(table, checkpoint=folder)

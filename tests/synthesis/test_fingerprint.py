@@ -2,17 +2,15 @@
 
 import numpy as np
 
-from dpgm.data.domain import Domain, ItemSet
-from dpgm.data.open_records import OpenRecords
+from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.kernels import parallel
 from dpgm.synthesis.fingerprint import rows_fingerprint
+from reading_data import with_open_items
 
 
 def rows_to_discover(rows):
-    return OpenRecords.of_sets(
-        Records.from_lists(rows, Domain.of_items(5)), Domain((ItemSet("items", discover=True),))
-    )
+    return with_open_items(Records.from_lists(rows, Domain.of_items(5)))
 
 
 def test_rows_of_other_processes_are_in_the_digest_of_an_open_domain(monkeypatch, tmp_path):

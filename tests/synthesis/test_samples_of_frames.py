@@ -166,7 +166,7 @@ WRONG = {
     "a column": (lambda: synthesizer(DOMAIN).fit(SMALL["bool"]), "one column is not a frame"),
     "a list": (lambda: synthesizer(DOMAIN).fit([{"bool": True}]), "put lists or dicts into a frame"),
     "a path": (lambda: synthesizer(DOMAIN).fit("people.csv"), "no such file"),
-    "no rows": (lambda: synthesizer(DOMAIN).fit(SMALL.iloc[:0]), "no rows"),
+    "no rows": (lambda: synthesizer(DOMAIN).fit(SMALL.iloc[:0]), "holds no records"),
     "no columns": (lambda: dpgm.Domain.draft(pd.DataFrame(index=range(5))), "has columns"),
     "a lost column": (lambda: synthesizer(DOMAIN).fit(SMALL.rename(columns={"sex": "Sex"})), r"did you mean Sex\?"),
     "a misspelt person": (

@@ -14,7 +14,7 @@ from dpgm.data.domain import Domain
 from dpgm.errors import ArtefactError, PrivacyWarning, UsageError
 from dpgm.mechanisms.randomness import PRIVATE_NAMES, SeededRandomness
 from dpgm.privacy.attestation import Envelope, read_attestation, statement, why_not_signed
-from dpgm.privacy.signatures import create_keys, read_private_key, read_public_key
+from dpgm.privacy.keys import create_keys, read_private_key, read_public_key
 from dpgm.privacy.untrusted_files import ReleaseFolder
 from dpgm.strategy.settings import Config
 from dpgm.synthesis import verification

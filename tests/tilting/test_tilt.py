@@ -101,3 +101,11 @@ def test_rare_and_common_sums_are_met_alike():
     one = Released(Columns(numbers), torch.tensor([300.0, -2.0, 10_000.0]).double(), 1.0, 0.0)
     found = tilt([one], EVEN, 1000, replace(EXACT, iterations=40))
     assert torch.allclose(1000 * numbers.T @ found.log_weights.exp(), one.values, atol=1e-3)
+
+
+def test_each_number_can_have_a_ridge_of_its_own():
+    ridges = torch.tensor([0.0, 0.5, 2.0]).double()
+    one = replace(released([300.0, -200.0, 100.0], std=30.0), ridge=ridges)
+    found = tilt([one], EVEN, 1000, EXACT)
+    residuals = one.values - 1000 * POOL.T @ found.log_weights.exp()
+    assert torch.allclose(residuals, ridges * 30.0**2 * found.parameters[0], atol=1e-3)

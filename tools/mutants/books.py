@@ -5,8 +5,8 @@ from mutant import Mutant, Patch
 BYTES = (
     "tests/synthesis/test_whole_fits.py::test_every_byte_that_a_fit_leaves_behind_or_prints_follows_from_its_noisy_values",
 )
-CERTIFY = "dpgm.synthesis.synthesizer:_certify"
-RESERVE = "dpgm.privacy.ledger:Ledger.reserve"
+CERTIFY = "dpgm.synthesis.certified_fit:certify"
+RESERVE = "dpgm.privacy.ledger:Ledger._check_room"
 PASSED = "dpgm.mechanisms.threshold:passed"
 
 MUTANTS = (
@@ -107,7 +107,7 @@ MUTANTS = (
     Mutant(
         41,
         "rows between two stray quotation marks taken for one",
-        (Patch("dpgm.data.formats.delimited:split_cells", "next(rows, None) is not None", "False"),),
+        (Patch("dpgm.data.formats.lines:split_cells", "next(rows, None) is not None", "False"),),
         ("tests/data/read/test_reading_rules.py::test_a_quotation_mark_within_a_cell_swallows_no_rows",),
     ),
     Mutant(
@@ -115,7 +115,7 @@ MUTANTS = (
         "a first line of truth values published as names",
         (
             Patch(
-                "dpgm.data.formats.delimited:_is_header",
+                "dpgm.data.formats.headers:_is_header",
                 'is_number_text(cell) or cell.lower() in ("true", "false")',
                 "is_number_text(cell)",
             ),
@@ -194,9 +194,9 @@ MUTANTS = (
         (
             Patch(
                 "dpgm.cli.fitting:fit.announce_start",
-                "_announce_fit(total, records.domain, planned, expected)",
+                "_announce_fit(total, records.domain, planned, needed)",
                 """
-                _announce_fit(total, records.domain, planned, expected)
+                _announce_fit(total, records.domain, planned, needed)
                 announce(f"{len(records.indices)} items")
                 """,
             ),
@@ -206,7 +206,7 @@ MUTANTS = (
     Mutant(
         65,
         "one row of a person too many is read",
-        (Patch("dpgm.data.read.storage:_sample_rows", "rank < most", "rank <= most"),),
+        (Patch("dpgm.data.read.persons:_sample_rows", "rank < most", "rank <= most"),),
         ("tests/synthesis/test_rows_per_person.py::test_at_most_k_rows_of_a_person_are_used",),
     ),
     Mutant(

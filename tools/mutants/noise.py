@@ -30,7 +30,7 @@ MUTANTS = (
         (
             Patch(
                 "dpgm.mechanisms.gaussian:_add_integers",
-                "few_rounded_gaussians(exact.numel(), fine, randomness).reshape(exact.shape)",
+                "rounded_gaussian(exact.numel(), fine, randomness).reshape(exact.shape)",
                 "np.zeros(exact.shape, dtype=np.int64)",
             ),
         ),
@@ -147,15 +147,15 @@ MUTANTS = (
     ),
     Mutant(
         58,
-        "noise drawn ahead is given out again and again",
+        "the same noise for every part of a long vector of counts",
         (
             Patch(
-                "dpgm.mechanisms.rounded_gaussian:few_rounded_gaussians",
-                "ahead.left[std] = left[count:]",
-                "ahead.left[std] = left if len(left) > count else left[count:]",
+                "dpgm.mechanisms.rounded_gaussian:rounded_gaussian",
+                "words = randomness.words(len(part))",
+                "words = randomness.words(len(part)) if start == 0 else words[: len(part)]",
             ),
         ),
-        PLAN_NOISE,
+        ("tests/mechanisms/test_rounded_gaussian.py",),
     ),
     Mutant(
         63,

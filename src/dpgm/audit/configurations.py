@@ -13,10 +13,9 @@ from typing import Any
 
 import pyarrow
 
-from dpgm.baselines.mwem import MwemSettings
+from dpgm.baselines.rules import MwemSettings
 from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
 from dpgm.data.layouts import Source
-from dpgm.data.open_records import OpenRecords
 from dpgm.data.read.frames import read_frame
 from dpgm.data.records import Records, concatenate
 from dpgm.images.rules import IMAGE_RULES as IMAGE_RULES
@@ -100,7 +99,10 @@ def _products() -> tuple[Configuration, ...]:
         _configuration("table", "products, a table of three columns", table, _short(SHORT), effort=1.5),
         _configuration("person", "as table, two rows per person", person, _short(SHORT)),
         _configuration(
-            "mwem", "multiplicative weights, three rounds", alike, Settings("mwem", family=MwemSettings(3))
+            "mwem",
+            "multiplicative weights, three rounds",
+            alike,
+            Settings("mwem", family=MwemSettings(iterations=3)),
         ),
     )
 
@@ -197,13 +199,9 @@ def _open_table() -> _Data:
 
 def _open_items() -> _Data:
     """Records hold two of three items; the canary holds two of these as well, and two of its own."""
-    items, domain = Domain.of_items(5), Domain((ItemSet("items", discover=True),))
+    domain = Domain((ItemSet("items", discover=True),))
     others = [sorted({row % 3, (row + 1) % 3}) for row in range(OPEN_RECORDS)]
-
-    def with_open_items(rows: list[list[int]]) -> Records:
-        return OpenRecords.of_sets(Records.from_lists(rows, items), domain)
-
-    return _Data(with_open_items(others), with_open_items([[0, 1, 3, 4]]))
+    return _Data(_read({"items": others}, domain), _read({"items": [[0, 1, 3, 4]]}, domain))
 
 
 def _read(columns: dict[str, Any], domain: Domain) -> Records:

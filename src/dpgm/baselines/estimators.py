@@ -11,8 +11,8 @@ import torch
 
 from dpgm import validation
 from dpgm.baselines.independent import INDEPENDENT_STRATEGY
-from dpgm.baselines.mwem import MWEM, MwemSettings
-from dpgm.baselines.rules import BASELINE_RULES
+from dpgm.baselines.mwem import MWEM
+from dpgm.baselines.rules import BASELINE_RULES, BaselineSettings, MwemSettings
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.data.rows import index_dtype
@@ -58,7 +58,7 @@ class _Baseline:
 
     @property
     def _settings(self) -> FamilySettings:
-        return FamilySettings()
+        return BaselineSettings()
 
     def fit(self, records: Records) -> Self:
         """Measure and fit; returns self with `generator_` and `certificate_`."""
@@ -143,7 +143,7 @@ class Mwem(_Baseline):
 
     @property
     def _settings(self) -> MwemSettings:
-        return MwemSettings(self.iterations)
+        return MwemSettings(iterations=self.iterations)
 
 
 class AnswerZero:

@@ -15,13 +15,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.baselines.rules import BASELINE_RULES
+from dpgm.baselines.rules import BaselineSettings, baseline_rules
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records, concatenate
 from dpgm.errors import ArtefactError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.privacy.calibration import Spend
 from dpgm.products.model import Products
+from dpgm.products.rules import SAMPLING_RULES, SamplingRules
 from dpgm.statistics.item_counts import ITEMS, ItemCounts
 from dpgm.statistics.record_lengths import LENGTHS, RecordLengths
 from dpgm.statistics.statistic import plan_descriptions
@@ -36,7 +37,7 @@ from dpgm.strategy.protocol import (
     check_shares,
     check_tensors,
 )
-from dpgm.strategy.settings import FamilySettings
+from dpgm.strategy.settings import Config, FamilySettings, no_settings
 
 CHUNK_CELLS = 2**24
 
@@ -49,6 +50,7 @@ class IndependentItems(Generator):
 
     domain: Domain
     probabilities: Tensor  # (m,) float64; those of a table column sum to 1
+    sampling: SamplingRules = SAMPLING_RULES  # of samples that meet a condition
 
     @property
     def architecture(self) -> dict[str, Any]:
@@ -61,7 +63,7 @@ class IndependentItems(Generator):
 
     def as_products(self) -> Products:
         """The same distribution as a mixture of one component."""
-        return Products(self.domain, torch.ones(1), self.probabilities[None])
+        return Products(self.domain, torch.ones(1), self.probabilities[None], self.sampling)
 
     def sample(self, count: int, *, generator: torch.Generator) -> Records:
         """`count` records whose items are independent and whose columns take one value each."""
@@ -89,14 +91,20 @@ class IndependentStrategy(Strategy):
     """Independent noisy marginals as a family."""
 
     name = IndependentItems.kind
-    settings_type = FamilySettings
+    settings_type = BaselineSettings
     measures = plan_descriptions(RecordLengths.words, ItemCounts.words)
+
+    def settings(self, config: Config, facts: PublicFacts) -> FamilySettings:
+        """The tuned numbers; a request changes none of them."""
+        no_settings(config)
+        return BaselineSettings()
 
     def budget(self, facts: PublicFacts, settings: FamilySettings) -> Budget:
         """A small share for lengths, unless the domain is a table; the rest for the counts."""
         if facts.domain is not None and facts.domain.is_table:
             return Budget((Spend(ITEMS, 1.0),))
-        return Budget((Spend(LENGTHS, BASELINE_RULES.lengths), Spend(ITEMS, 1 - BASELINE_RULES.lengths)))
+        lengths = baseline_rules(settings).lengths
+        return Budget((Spend(LENGTHS, lengths), Spend(ITEMS, 1 - lengths)))
 
     def memory(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, rules: MemoryRules) -> float:
         """A few numbers per position."""
@@ -106,18 +114,23 @@ class IndependentStrategy(Strategy):
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext
     ) -> IndependentItems:
         """Release lengths and counts; the noisy shares of the records are the probabilities."""
+        rules = baseline_rules(plan.settings.family)
         context.progress("measure", 0, 1)
         cap = len(domain.table_columns)
         if plan.pays_for(LENGTHS):
-            cap += quantile(noisy_lengths(gateway, domain, plan.noise(LENGTHS)), BASELINE_RULES.covered)
+            cap += quantile(noisy_lengths(gateway, domain, plan.noise(LENGTHS)), rules.covered)
         statistic = ItemCounts(domain, min(cap, domain.width))
         noisy = gateway.release(ITEMS, statistic.query(), plan.noise(ITEMS))
         context.progress("measure", 1, 1)
         shares = _probabilities(domain, noisy.numpy() / max(1, plan.records))
-        return IndependentItems(domain, torch.from_numpy(shares))
+        return IndependentItems(domain, torch.from_numpy(shares), rules.sampling)
 
     def load(
-        self, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain
+        self,
+        architecture: Mapping[str, Any],
+        tensors: Mapping[str, Tensor],
+        domain: Domain,
+        settings: FamilySettings,
     ) -> IndependentItems:
         """The generator from an untrusted release."""
         if dict(architecture) != {"kind": self.name}:
@@ -125,7 +138,7 @@ class IndependentStrategy(Strategy):
         check_tensors(tensors, {"probabilities": ((domain.width,), torch.float64)}, 0, 1)
         for column in domain.table_columns:
             check_shares(tensors["probabilities"][column], 1e-6)
-        return IndependentItems(domain, tensors["probabilities"])
+        return IndependentItems(domain, tensors["probabilities"], baseline_rules(settings).sampling)
 
 
 def _probabilities(domain: Domain, shares: NDArray[np.float64]) -> NDArray[np.float64]:

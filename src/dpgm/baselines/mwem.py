@@ -28,9 +28,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm import validation
 from dpgm.baselines.independent import CHUNK_CELLS, average, in_chunks, noisy_lengths
-from dpgm.baselines.rules import BASELINE_RULES
+from dpgm.baselines.rules import BASELINE_RULES, MOST_GROUPED, MwemSettings, baseline_rules
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.data.rows import row_pointers
@@ -56,17 +55,6 @@ from dpgm.strategy.settings import Config, FamilySettings, no_settings
 
 SELECT, MEASURE = "select", "measure"
 _HOLDING = "clipped records holding"
-
-
-@dataclass(frozen=True)
-class MwemSettings(FamilySettings):
-    """Number of rounds of select, measure, update; 50 in the paper's comparison."""
-
-    iterations: int = BASELINE_RULES.iterations
-
-    def check(self) -> None:
-        """At least one round."""
-        validation.whole(at_least=1, at_most=100_000, iterations=self.iterations)
 
 
 class FactoredWeights:
@@ -217,8 +205,9 @@ class MwemStrategy(Strategy):
     def budget(self, facts: PublicFacts, settings: FamilySettings) -> Budget:
         """A small share for lengths; selecting and measuring get half of the rest each."""
         assert isinstance(settings, MwemSettings)
-        half, rounds = (1 - BASELINE_RULES.lengths) / 2, settings.iterations
-        spends = Spend(LENGTHS, BASELINE_RULES.lengths), Spend(SELECT, half, rounds), Spend(MEASURE, half, rounds)
+        lengths = settings.rules.lengths
+        half, rounds = (1 - lengths) / 2, settings.iterations
+        spends = Spend(LENGTHS, lengths), Spend(SELECT, half, rounds), Spend(MEASURE, half, rounds)
         return Budget(spends)
 
     def memory(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, rules: MemoryRules) -> float:
@@ -229,11 +218,11 @@ class MwemStrategy(Strategy):
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext
     ) -> WeightedGroups:
         """Select, measure, update; fewer rounds than planned if a crash has lost some."""
-        width, count = domain.width, max(1, plan.records)
+        rules, width, count = baseline_rules(plan.settings.family), domain.width, max(1, plan.records)
         mean = average(noisy_lengths(gateway, domain, plan.noise(LENGTHS)))
         cap = min(width, max(1, round(mean)))
         candidates = _Candidates(domain, cap)
-        weights = FactoredWeights(np.full(width, min(0.5, min(mean, cap) / width)), BASELINE_RULES.largest_group)
+        weights = FactoredWeights(np.full(width, min(0.5, min(mean, cap) / width)), rules.largest_group)
         measured: list[tuple[tuple[int, ...], float]] = []
         rounds = context.runs_left({name: plan.mechanism(name).count for name in (SELECT, MEASURE)})
         for done in range(rounds):
@@ -244,7 +233,7 @@ class MwemStrategy(Strategy):
             answer = gateway.release(MEASURE, candidates.one_answer(chosen), plan.noise(MEASURE))
             weights.join(query[0], query[-1])
             measured.append((query, float(np.clip(answer.item() / count, 0.0, 1.0))))
-            for _ in range(BASELINE_RULES.replays):
+            for _ in range(rules.replays):
                 for items, share in measured:
                     weights.update(items, share)
             weights.refresh()
@@ -252,7 +241,11 @@ class MwemStrategy(Strategy):
         return WeightedGroups(domain, weights, cap)
 
     def load(
-        self, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain
+        self,
+        architecture: Mapping[str, Any],
+        tensors: Mapping[str, Tensor],
+        domain: Domain,
+        settings: FamilySettings,
     ) -> WeightedGroups:
         """The generator from an untrusted release."""
         cap = architecture.get("cap")
@@ -265,7 +258,7 @@ class MwemStrategy(Strategy):
         if not kinds or any(tensor.dim() != 1 for tensor in (sizes, items, tables)):
             raise ArtefactError("the groups of the release have another shape or type; get it again.")
         counts = sizes.tolist()
-        sound = bool(counts) and all(1 <= size <= BASELINE_RULES.largest_group for size in counts)
+        sound = bool(counts) and all(1 <= size <= MOST_GROUPED for size in counts)
         if not sound or sorted(items.tolist()) != list(range(domain.width)) or sum(counts) != domain.width:
             raise ArtefactError("the groups of the release do not hold every item once; get it again.")
         if len(tables) != sum(2**size for size in counts):
@@ -275,7 +268,9 @@ class MwemStrategy(Strategy):
         for members, table in zip(torch.split(items, counts), split_tables, strict=True):
             check_shares(table, 1e-6)
             groups.append((members.tolist(), table.numpy().copy().reshape((2,) * len(members))))
-        return WeightedGroups(domain, FactoredWeights.of_groups(groups, BASELINE_RULES.largest_group), cap)
+        return WeightedGroups(
+            domain, FactoredWeights.of_groups(groups, baseline_rules(settings).largest_group), cap
+        )
 
 
 class _Candidates:

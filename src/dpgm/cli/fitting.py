@@ -17,13 +17,23 @@ from dpgm.cli.app import (
     PROCESSES,
     QUIET,
     app,
+    argument,
     is_first,
     option,
     rank_and_size,
     starts_processes,
 )
-from dpgm.cli.options import DATA, EPSILON, GENERATOR, PRIVACY, takes_about, takes_read_options, takes_request
-from dpgm.cli.terminal import announce, bars, figure, print_table, read_stdin, refuse_pipe, reporting_spent_budget
+from dpgm.cli.options import EPSILON, GENERATOR, PRIVACY, takes_about, takes_read_options, takes_request
+from dpgm.cli.terminal import (
+    announce,
+    bars,
+    figure,
+    is_pipe,
+    print_table,
+    read_stdin,
+    refuse_pipe,
+    reporting_spent_budget,
+)
 from dpgm.data.atomic import atomic_file, check_output, remove_leftovers
 from dpgm.errors import ArtefactError, BudgetError, UsageError
 from dpgm.validation import counted
@@ -124,11 +134,19 @@ def _print_plan(made: "dpgm.Plan") -> None:
 @takes_about
 def fit(
     context: typer.Context,
-    data: str = DATA,
+    data: str | None = argument(
+        "The data file (archive.zip::member for one in a zip, - for stdin); none with --sums.", None, metavar="DATA"
+    ),
     *,
     options: "dpgm.ReadOptions",
     epsilon: float | None = option(*EPSILON, panel=PRIVACY),
     out: Path | None = option("--out -o", "Release folder to write.", panel=OUTPUT),
+    sums: Path | None = option(
+        "--sums", "Folder of the parts that `dpgm measure` wrote, in place of DATA.", panel="Rows in several places"
+    ),
+    key: Path | None = option(
+        "--key", "With --sums: the private key that opens them.", panel="Rows in several places"
+    ),
     request: Callable[..., "dpgm.Config"],
     public: Path | None = option("--public", "Public records to start clusters from.", panel=GENERATOR),
     device: str = option("--device", "auto, cpu or cuda.", "auto", panel=GENERATOR),
@@ -138,6 +156,12 @@ def fit(
     ),
     resume: bool = option("--resume", "Resume a fit that was stopped.", False, panel=_STOPPING),
     ledger: Path | None = option("--ledger", "Budget ledger of this population.", panel=PRIVACY),
+    events: Path | None = option(
+        "--events", "Also write progress to this file, a line of JSON each: public numbers only.", panel=OUTPUT
+    ),
+    stop_with_stdin: bool = option(
+        "--stop-with-stdin", "Stop, to be resumed, when standard input closes.", False, panel=_STOPPING
+    ),
     seed: int | None = option("--seed", "For tests only: reproducible noise, NOT PRIVATE."),
     sign: Path | None = option(
         "--sign", "Sign the release with this private key (`dpgm keys create`).", panel=PRIVACY
@@ -169,10 +193,22 @@ def fit(
     if epsilon is None and plan_file is None:
         raise UsageError("`--epsilon` is missing; 1 is a usual choice.")
     folder = _default_checkpoint(out) if checkpoint is None else checkpoint
+    if stop_with_stdin:
+        _stop_with_stdin(data)
+    if sums is not None:
+        _fit_sums(
+            sums, key, plan_file, options, out, folder, keep=checkpoint is not None, data=data, ledger=ledger,
+            sign=sign, seed=seed, force=force, quiet=quiet,
+        )  # fmt: skip
+        return
+    if data is None:
+        raise UsageError("DATA is missing; name the file to fit.")
     with all_or_none():
         # Refuse what can be refused cheaply before the file is read.
         _check_outputs(out, folder, force=force, resume=resume, sign=sign, seed=seed)
         planned = None if plan_file is None else _read_plan(plan_file, epsilon)
+        if planned is not None and ledger is not None and is_first() and not resume:
+            dpgm.Ledger.open(ledger).check_room(planned.mechanisms)
         config = request(epsilon if planned is None else planned.target_epsilon)
         synthesizer = _synthesizer(config, device, seed, options)
         if options.memory is not None:
@@ -199,7 +235,7 @@ def fit(
             )
 
     explained = (UsageError, ArtefactError, BudgetError)  # their messages say what was spent and what to do
-    with reporting_spent_budget(folder, unless=explained), bars(quiet) as progress:
+    with reporting_spent_budget(folder, unless=explained), bars(quiet, events) as progress:
         synthesizer.fit(
             records,
             public=public_records,
@@ -220,6 +256,61 @@ def fit(
         remove_checkpoint(folder)
     if not quiet:
         _announce_release(out, synthesizer.certificate_, synthesizer.release_.domain)
+
+
+def _stop_with_stdin(data: str | None) -> None:
+    """Interrupt this process, as Ctrl-C would, once whoever started it closes its standard input."""
+    import os
+    import signal
+    import threading
+
+    if is_pipe(data):
+        raise UsageError("the data come from standard input; leave `stop_with_stdin` out or name a file.")
+
+    def wait() -> None:
+        while os.read(0, 1024):  # not through sys.stdin, which a thread would keep locked at the end
+            pass
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def _fit_sums(
+    sums: Path,
+    key: Path | None,
+    plan_file: Path | None,
+    options: "dpgm.ReadOptions",
+    out: Path,
+    folder: Path,
+    *,
+    keep: bool,
+    data: str | None,
+    ledger: Path | None,
+    sign: Path | None,
+    seed: int | None,
+    force: bool,
+    quiet: bool,
+) -> None:
+    """Fit the parts in a folder, and write the release once those of the last round are there."""
+    from dpgm.cli.parts import fit_of_sums
+    from dpgm.privacy.keys import read_private_key
+    from dpgm.synthesis.checkpoint import HEADER_FILE, remove_checkpoint
+
+    if data is not None or seed is not None:
+        raise UsageError("`--sums` takes the place of DATA, and has no `--seed`; leave them out.")
+    if plan_file is None:
+        raise UsageError("`--plan` is missing: the plan that the places measured by (`dpgm plan --out`).")
+    _check_outputs(out, folder, force=force, resume=(folder / HEADER_FILE).exists(), sign=sign, seed=seed)
+    planned = _read_plan(plan_file, None)
+    with reporting_spent_budget(folder, unless=(UsageError, ArtefactError, BudgetError)):
+        release = fit_of_sums(sums, planned, options, key, checkpoint=folder, ledger=ledger, quiet=quiet)
+    if release is None:
+        return
+    release.save(out, force=force, key=None if sign is None else read_private_key(sign))
+    if not keep:
+        remove_checkpoint(folder)
+    if not quiet:
+        _announce_release(out, release.certificate, release.domain)
 
 
 def _after(announce_start: Callable[[], None], progress: "Progress") -> "Progress":
@@ -294,7 +385,7 @@ def _clear_leftovers(out: Path) -> None:
 
 def _check_signing(key: Path, seed: int | None) -> None:
     """Refuse a key that cannot be used, before anything is spent."""
-    from dpgm.privacy.signatures import read_private_key
+    from dpgm.privacy.keys import read_private_key
 
     read_private_key(key)
     if seed is not None:
@@ -317,7 +408,7 @@ def _read(
 
     Several processes compare their `request`, how they read and what, since each reads its share by itself.
     """
-    from dpgm.data.inspect.inspection import rarity_warning
+    from dpgm.data.inspection import rarity_warning
     from dpgm.data.read.readers import read_share
     from dpgm.synthesis.joint import reading_together
 

@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from dpgm.data.domain import Domain
 from dpgm.data.kinds.base import CellStyle
+from dpgm.data.open_columns import OpenColumn
 from dpgm.data.open_records import records_of
 from dpgm.data.records import Records
-from dpgm.data.values import Place, numbered_row
+from dpgm.data.values import PLAIN_NUMBERS, NumberStyle, Place, numbered_row, with_plain_numbers
 from dpgm.errors import InputError
 
 
@@ -22,7 +23,8 @@ class TableEncoder:
 
     `missing` are texts that stand for a missing value, besides those of the domain, `strip_suffix` is cut off
     categories, `item_separator` separates the items in cells of text, and `time` is the column with the times of a
-    sequence (by default as the layout of the domain says).
+    sequence (by default as the layout of the domain says). Pixels above `threshold` are on, and `numbers` is how texts
+    write numbers.
     """
 
     def __init__(
@@ -32,17 +34,25 @@ class TableEncoder:
         strip_suffix: str = "",
         item_separator: str | None = None,
         time: str | None = None,
+        *,
+        threshold: float | None = None,
+        numbers: NumberStyle = PLAIN_NUMBERS,
     ) -> None:
         self.domain = domain
-        style = CellStyle(
-            ("", *missing, *domain.missing_texts), strip_suffix, item_separator, time or domain.time_column
-        )
+        self._missing, self._numbers = missing, numbers
+        self._numeric = [field.name for field in domain.fields if field.reads_numbers]
+        texts = ("", *missing, *domain.missing_texts)
+        style = CellStyle(texts, strip_suffix, item_separator, time or domain.time_column, threshold)
         self._names = [*(field.name for field in domain.fields), *([] if style.time is None else [style.time])]
         others = {field.name: field for field in domain.fields}
         self._readers = [field.reader(style, others) for field in domain.fields]
 
     def encode(self, table: pa.Table, place: Place = numbered_row) -> Records:
         """The records of a table; columns that the domain does not name are ignored."""
+        return records_of(self.columns(table, place), table.num_rows, self.domain)
+
+    def columns(self, table: pa.Table, place: Place = numbered_row) -> list[OpenColumn]:
+        """The columns of the fields, from those of a table."""
         names = set(table.column_names)
         for name in self._names:
             if name not in names:
@@ -50,5 +60,5 @@ class TableEncoder:
                     f"{place(0)}: there is no column {name!r}, which the domain names; correct the domain"
                     " or the file."
                 )
-        columns = [read(table, place) for read in self._readers]
-        return records_of(columns, table.num_rows, self.domain)
+        table = with_plain_numbers(table, self._numeric, self._numbers, self._missing, place)
+        return [read(table, place) for read in self._readers]

@@ -1,7 +1,8 @@
 """When events happened: seconds by the local clock, or any numbers that rise with time; each value read by itself.
 
 A time with an offset, such as 08:15+01:00, or of a column with a time zone, is what the clock of the stated zone shows
-then. Without a stated zone, and for times without an offset, it is what is written.
+then. Without a stated zone, and for times without an offset, it is what is written. Where only the order of events
+counts, times with an offset are those of UTC.
 """
 
 import datetime
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.arrow import Array, pa, pc
+from dpgm.data.items import list_lengths
 from dpgm.data.values import ISO, Place, floats, plain_column, refuse_first, seconds_of, written_numbers
 
 Times: TypeAlias = NDArray[np.float64]  # NaN where a time is missing
@@ -55,7 +57,7 @@ def running_times(column: Array, where: Place, missing: Sequence[str]) -> Times:
         numbers, absent = floats(column, where, missing)
         return np.where(absent, np.nan, numbers)
     if not kinds.is_string(column.type):
-        return clock_times(column, where, missing)
+        return clock_times(column, where, missing, zone="UTC")
     trimmed = pc.utf8_trim_whitespace(column)
     absent = pc.fill_null(pc.is_in(trimmed, value_set=pa.array(missing, pa.string())), True)
     absent = absent.to_numpy(zero_copy_only=False) | column.is_null().to_numpy(zero_copy_only=False)
@@ -63,18 +65,22 @@ def running_times(column: Array, where: Place, missing: Sequence[str]) -> Times:
     message = "the time of an event must be a date such as 2020-01-31T12:00:00 or a number; correct the file."
     refuse_first(~(absent | dated | written_numbers(trimmed)), where, message)
     nothing = pa.scalar(None, type=pa.string())
-    found = np.full(len(column), np.nan)
-    for chosen, read in ((dated & ~absent, clock_times), (~dated & ~absent, running_numbers)):
-        if chosen.any():
-            part = read(pc.if_else(pa.array(chosen), trimmed, nothing), where, missing)
-            found = np.where(chosen, part, found)
-    return found
+    dates = clock_times(pc.if_else(pa.array(dated & ~absent), trimmed, nothing), where, missing, zone="UTC")
+    numbers, _ = floats(pc.if_else(pa.array(~dated & ~absent), trimmed, nothing), where, missing)
+    return np.where(absent, np.nan, np.where(dated, dates, numbers))
 
 
-def running_numbers(column: Array, where: Place, missing: Sequence[str]) -> Times:
-    """Texts as numbers."""
-    numbers, absent = floats(column, where, missing)
-    return np.where(absent, np.nan, numbers)
+def times_beside(times: Array, lengths: NDArray[np.int64], where: Place) -> Array:
+    """The time of every item, from a column of lists of times and the lengths of the lists of items.
+
+    Where a row has items and no times at all, they are missing. A row without items has one time: its first.
+    """
+    own, repeats = list_lengths(times), np.maximum(lengths, 1)
+    message = "the list of times is not as long as that of the items; correct the file."
+    refuse_first((own != lengths) & (own > 0) & (lengths > 0), where, message)
+    shifts = (np.cumsum(own) - own) - (np.cumsum(repeats) - repeats)
+    at = np.arange(int(repeats.sum())) + np.repeat(shifts, repeats)
+    return pc.list_flatten(times).take(pa.array(at, mask=np.repeat(own == 0, repeats)))
 
 
 def _each(texts: Array, pattern: str, read: Any, otherwise: float = 0.0) -> Times:

@@ -118,10 +118,7 @@ class KnownItems:
 
 
 class OccurringItems(Vocabulary):
-    """Items numbered as they occur, and sorted at the end.
-
-    Only if the custodian has declared the items of the file public knowledge, or if they will be discovered privately.
-    """
+    """Items numbered as they occur, where the custodian has declared them public knowledge: none is dropped."""
 
     def code(self, label: str, place: Place | None = None) -> int:
         """The code of a label, added if new; raises if it cannot be an item."""
@@ -134,14 +131,6 @@ class OccurringItems(Vocabulary):
         if len(self.codes) >= MAX_WIDTH:
             raise InputError(f"{where}: more than {MAX_WIDTH:,} different items; give the `domain`.")
         return self.codes.setdefault(label, len(self.codes))
-
-    def finish(self) -> tuple[list[Label], NDArray[np.int64]]:
-        """The sorted labels, and the position of every code among them."""
-        labels = natural_labels(self.labels)
-        order = sorted(range(len(labels)), key=labels.__getitem__)  # type: ignore[arg-type]
-        position = np.empty(len(order), dtype=np.int64)
-        position[order] = np.arange(len(order))
-        return [labels[code] for code in order], position
 
 
 Items: TypeAlias = KnownItems | Vocabulary

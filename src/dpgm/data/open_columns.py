@@ -73,6 +73,11 @@ class OpenColumn(ABC):
         return self
 
     @property
+    def each(self) -> NDArray[Any]:
+        """One number per record: its tick (NaN if missing), or its code (-1 if missing)."""
+        raise AssertionError("records have any number of values here")
+
+    @property
     def size(self) -> int:
         """How many values there are besides one per record."""
         return 0
@@ -96,6 +101,11 @@ class NumberColumn(OpenColumn):
     def positions(self) -> Positions:
         """None: ticks become positions only once bins are known."""
         raise AssertionError("numbers of an open field have no positions yet")
+
+    @property
+    def each(self) -> NDArray[Any]:
+        """The ticks."""
+        return self.ticks
 
     def take(self, rows: NDArray[np.int64]) -> "NumberColumn":
         """The entries at `rows`."""
@@ -147,6 +157,11 @@ class CodeColumn(OpenColumn):
     def positions(self) -> Positions:
         """The codes, one per record."""
         return self.codes.astype(np.int64), None
+
+    @property
+    def each(self) -> NDArray[Any]:
+        """The codes."""
+        return self.codes
 
     def take(self, rows: NDArray[np.int64]) -> "CodeColumn":
         """The entries at `rows`."""

@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain
-from dpgm.data.open_columns import OpenColumn, SetColumn
+from dpgm.data.items import natural_labels
+from dpgm.data.open_columns import OpenColumn
 from dpgm.data.record_store import stored
 from dpgm.data.records import Records
 from dpgm.data.rows import row_pointers
 from dpgm.data.stores import UNLIMITED, MemoryLimit
-from dpgm.data.vocabulary import Vocabulary, drop_negative
-from dpgm.errors import ResourceError, UsageError
+from dpgm.data.vocabulary import Vocabulary
+from dpgm.errors import InputError, ResourceError, UsageError
 from dpgm.validation import counted
 
 _PIECE = 1_000_000  # values of all columns together that are looked at at once
@@ -42,21 +43,6 @@ class OpenRecords(Records):
         """Records from one raw column per field of the domain."""
         nothing, zeros = np.empty(0, dtype=np.int16), np.broadcast_to(np.int64(0), count + 1)
         return cls(domain, zeros, nothing, columns=tuple(columns), memory_limit=memory_limit)
-
-    @classmethod
-    def of_sets(cls, records: Records, domain: Domain, memory_limit: MemoryLimit = UNLIMITED) -> "OpenRecords":
-        """Records of one item set whose items are to be discovered, from records over all items that occur."""
-        occurring = records.domain.item_set
-        if domain.item_set is None or not domain.item_set.finds_labels or occurring is None:
-            raise UsageError("items can be discovered only where the domain is one item set.")
-        vocabulary = Vocabulary()
-        code_of = np.array([vocabulary.code(label) for label in occurring.labels], dtype=np.int32)
-        parts = ((piece, *drop_negative(code_of[piece.indices], piece.lengths)) for piece in records.pieces())
-        sets = (
-            cls.of(domain, len(piece), (SetColumn(row_pointers(lengths), codes, vocabulary),))
-            for piece, codes, lengths in parts
-        )
-        return join_open(sets, domain, memory_limit)
 
     def __repr__(self) -> str:
         return f"OpenRecords({counted(len(self), 'record')}, {counted(len(self.columns), 'open column')})"
@@ -106,6 +92,15 @@ class OpenRecords(Records):
                 column = column.finished(store, None)
             columns.append(column)
         return self._with(columns, len(self), domain)
+
+    def with_all_labels(self, name: str) -> Records:
+        """These records over all items of the only field that occur, and are public; `name` is that of the file."""
+        (field,), (column,) = self.domain.fields, self.columns
+        labels = natural_labels([] if column.vocabulary is None else column.vocabulary.labels)
+        if not labels:
+            raise InputError(f"{name}: no item occurs; give the `domain` with the public list of items.")
+        closed = field.with_labels(tuple(sorted(labels)), other=False)  # type: ignore[type-var]
+        return self.closed(Domain((closed,)), {})
 
     def closed(self, domain: Domain, fallbacks: Mapping[str, int]) -> Records:
         """These records as positions of a closed domain.
@@ -166,6 +161,13 @@ def join_open(parts: Iterable[OpenRecords], domain: Domain, memory_limit: Memory
         count += len(part)
         _refuse_labels([one.vocabulary for one in joined], memory_limit)
     return OpenRecords.of(domain, count, [one.finish() for one in joined], memory_limit)
+
+
+def join_records(parts: Iterable[Records], domain: Domain, memory_limit: MemoryLimit) -> Records:
+    """The records of all parts, in order, open or closed; on disk where they exceed the memory limit."""
+    if domain.is_open:
+        return join_open((part for part in parts if isinstance(part, OpenRecords)), domain, memory_limit)
+    return stored(parts, domain, memory_limit)
 
 
 def _refuse_labels(vocabularies: Sequence[Vocabulary | None], memory_limit: MemoryLimit) -> None:

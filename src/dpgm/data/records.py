@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain, Image
 from dpgm.data.events import Events, concatenate_events
+from dpgm.data.kinds.image import WHITE
 from dpgm.data.rows import index_dtype, is_sorted, pieces_of, row_pointers, sort_rows, take_rows
 from dpgm.errors import UsageError
 from dpgm.notebook import html_table
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 # The name and dtype of a frame's columns: texts for pandas, dtypes for polars; empty if the values decided it.
 Dtypes: TypeAlias = tuple[tuple[str, Any], ...]
-WHITE = 255  # the largest pixel value in files of bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,16 +291,6 @@ def grey_values(records: Records, image: Image) -> NDArray[np.float32]:
     """(n, height, columns): grey values in [0, 1]."""
     values = (grey_levels(records, image) / (image.levels - 1)).astype(np.float32)
     return values.reshape(-1, image.height, image.columns)
-
-
-def level_bits(levels: NDArray[Any], image: Image) -> NDArray[np.bool_]:
-    """(n, width) mask: the positions that are set for grey levels (n, pixels)."""
-    return np.concatenate([levels > t for t in range(image.levels - 1)], axis=1)
-
-
-def nearest_levels(values: NDArray[Any], image: Image) -> NDArray[np.int64]:
-    """The grey levels nearest to values in 0 .. 255."""
-    return np.rint(np.asarray(values, dtype=np.float64) * ((image.levels - 1) / WHITE)).astype(np.int64)
 
 
 def pixel_values(records: Records, image: Image, white: int = WHITE) -> NDArray[Any]:

@@ -25,6 +25,22 @@ from dpgm.errors import InputError, UsageError
 Place: TypeAlias = Callable[[int], str]  # from a row number to the place that messages name
 ValueReader: TypeAlias = Callable[[Sequence[Any], Place], Array]  # makes a column of Python values
 
+
+@dataclass(frozen=True)
+class Conversion:
+    """How Python values become a column, each by itself.
+
+    Attributes:
+        read: converts the values of a column without a type.
+        always: converts those of a column that has a type, too.
+        keeps_type: whether a column without any value keeps its type.
+    """
+
+    read: ValueReader
+    always: bool = False
+    keeps_type: bool = False
+
+
 _INT64 = 2.0**63
 _PANDAS_MISSING = ("NAType", "NaTType")  # types of pandas' missing values
 _BLANK = "[ \t\u00a0\u202f]"  # users who state a space also mean no-break spaces
@@ -64,6 +80,12 @@ def refuse_first(bad: NDArray[np.bool_], where: Place, message: str) -> None:
     """Raise an InputError with the place of the first row that is `bad`, if any is."""
     if bad.any():
         raise InputError(f"{where(int(np.argmax(bad)))}: {message}")
+
+
+def refuse_rows(bad: NDArray[np.bool_], place: Place, message: str) -> None:
+    """Raise an InputError with the place of the first row of which any cell is `bad`."""
+    if bad.any():
+        refuse_first(np.asarray(bad.any(axis=1)), place, message)
 
 
 # -- texts ---------------------------------------------------------------------------------------------------------
@@ -198,6 +220,9 @@ def object_texts(values: Sequence[Any], where: Place) -> Array:
     return pa.array(texts, type=pa.string())
 
 
+TEXTS = Conversion(object_texts)
+
+
 def object_lists(rows: Sequence[Any], where: Place) -> Array:
     """Python lists of items of mixed types as lists of integers or of texts; None is an empty list.
 
@@ -229,6 +254,27 @@ def object_lists(rows: Sequence[Any], where: Place) -> Array:
     return pa.LargeListArray.from_arrays(pa.array(offsets), values)
 
 
+LISTS = Conversion(object_lists)
+
+
+def item_objects(values: Sequence[Any], place: Place) -> Array:
+    """Python values that are an item each, or a list of items."""
+    if set(map(type, values)) <= {str, NoneType}:
+        return object_texts(values, place)  # faster
+    lists = [value if is_sequence(value) else [] if is_missing(value) else [value] for value in values]
+    return object_lists(lists, place)
+
+
+def unsplit_texts(values: Sequence[Any], place: Place) -> Array:
+    """Python values that are texts of several items; a list among them would change the type of the whole column."""
+    for row, value in enumerate(values):
+        if is_sequence(value):
+            raise InputError(
+                f"{place(row)}: is a list, but `item_separator` says that texts are split into items; leave one out."
+            )
+    return object_texts(values, place)
+
+
 def _typed_column(values: Sequence[Any]) -> Array | None:
     """A fast path for values that are all texts, or all integers (and None); None if they are anything else."""
     kinds = set(map(type, values)) - {NoneType}
@@ -245,18 +291,6 @@ def _item_text(value: Any) -> str | None:
     if text is not None and text.startswith("-") and not isinstance(value, (str, bytes)):  # a negative number
         raise ValueError
     return text
-
-
-def any_type(read: ValueReader) -> ValueReader:
-    """A reader that returns a column of empty structures, which drafts leave out, if `read` refuses the values."""
-
-    def reader(values: Sequence[Any], where: Place) -> Array:
-        try:
-            return read(values, where)
-        except InputError:
-            return pa.nulls(len(values), pa.struct([]))
-
-    return reader
 
 
 # -- numbers -------------------------------------------------------------------------------------------------------
@@ -295,6 +329,9 @@ class NumberStyle:
     def is_plain(self) -> bool:
         """Whether numbers have a decimal point and neither separators nor signs."""
         return self == NumberStyle()
+
+
+PLAIN_NUMBERS = NumberStyle()
 
 
 def with_plain_numbers(

@@ -93,3 +93,21 @@ class Vocabulary:
         codes = np.array([self.code(label, place) for label in encoded.dictionary.to_pylist()], dtype=np.int64)
         indices: NDArray[np.int32] = encoded.indices.to_numpy(zero_copy_only=False)
         return codes[indices]
+
+
+def name_ranks(codes: NDArray[Any], vocabulary: Vocabulary) -> tuple[Codes, Codes]:
+    """The rank of every code among those given, by name and not by who had it first; and the code of every rank.
+
+    The code -1, which stands for no label, has the rank -1.
+
+    >>> vocabulary = Vocabulary()
+    >>> codes = np.array([*map(vocabulary.code, ["b", "a", "b"]), -1])
+    >>> [one.tolist() for one in name_ranks(codes, vocabulary)]
+    [[1, 0, 1, -1], [1, 0]]
+    """
+    found = np.unique(codes[codes >= 0])
+    labels = vocabulary.labels
+    by_name = sorted(found.tolist(), key=labels.__getitem__)
+    rank = np.full(int(found.max(initial=-1)) + 2, -1, dtype=np.int64)
+    rank[by_name] = np.arange(len(found))
+    return rank[codes], np.array(by_name, dtype=np.int64)

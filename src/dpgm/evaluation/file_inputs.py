@@ -1,37 +1,39 @@
 """Make two files comparable: the same records over one domain, and the raw columns of tables.
 
 The synthetic file is read as `dpgm sample` writes it, or else like the real file. `inputs.py` does the same for frames
-and records.
+and records. Each file is opened twice at most: its first rows to guess what is not stated, and all rows, which become
+records and raw columns in one pass.
 """
 
 import json
-from collections.abc import Iterable
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dpgm.data.domain import Domain
+from dpgm.data.formats import Guess, format_of, located
 from dpgm.data.formats.opening import Input
+from dpgm.data.inspect.drafting import drafted_columns
 from dpgm.data.inspect.hints import joining_mark, written_like_numbers
-from dpgm.data.inspect.inspection import guess_options, table_columns
-from dpgm.data.read.columns import Chunk
+from dpgm.data.items import KnownItems
+from dpgm.data.layouts import Layout
 from dpgm.data.read.declared import Paths
 from dpgm.data.read.options import ReadOptions
-from dpgm.data.read.readers import columns_of, columns_of_files, format_name, located, read_files
+from dpgm.data.read.readers import open_files
+from dpgm.data.read.shapes import read_stream
 from dpgm.data.records import Records
-from dpgm.data.values import parse_dates, with_plain_numbers
+from dpgm.data.stream import Chunk, Readers, RowStream
+from dpgm.data.values import Conversion, parse_dates, with_plain_numbers
 from dpgm.errors import DpgmError, InputError, UsageError
-from dpgm.evaluation.inputs import Inputs, Outside, inputs_of, position_names, with_domain
-from dpgm.evaluation.raw_columns import Notes, RawColumns, is_plain_number, raw_columns
+from dpgm.evaluation.inputs import Inputs, Outside, inputs_of, with_domain
+from dpgm.evaluation.raw_columns import Notes, is_plain_number, raw_columns
 
 _NAMED = 5  # columns named in a message
 MOST_ROWS_READ = 1_000_000  # raw rows used of a longer file, evenly spread: enough for every figure in the report
-_COLUMNAR = ("csv", "tsv", "parquet", "jsonl")  # formats with named columns
-_JSON = ("jsonl", "json")
-_MATRICES = ("npz", "npy", "idx", "png")  # formats whose positions have no names
 
 
 def file_inputs(real: Paths, synthetic: Paths, options: ReadOptions) -> Inputs:
@@ -44,95 +46,237 @@ def file_inputs(real: Paths, synthetic: Paths, options: ReadOptions) -> Inputs:
             column by column.
     """
     # Nothing is released here, so items may be taken from the file, and its shape guessed from the first rows.
-    files = located(real, options)
-    source = files[0]
-    options = _with_fitted_layout(source, replace(options, discover=False))
+    files, options = located(real, options.member), replace(options, discover=False, assume_public_items=True)
     domain = options.public_domain
     if domain is not None and domain.is_open:
         if domain.item_set is None:
-            return _raw_tables(real, synthetic, options, domain)
+            return _tables_of_domain(files, synthetic, options, domain)
         options = replace(options, domain=None)
-    guess = guess_options(source, replace(options, assume_public_items=True))
-    if guess.table:
-        return _raw_tables(real, synthetic, guess.options)
-    first, _ = read_files(files, guess.options)
-    options = replace(guess.options, labels=None)
-    second, used = read_alike(first.domain, synthetic, ReadOptions(), options)
-    raw = _raw_columns_of_files(real, synthetic, options, used, first.domain)
-    from_data = domain is None or domain.is_open
-    return Inputs(first, second, raw, _outside(real, options, first), from_data)
+    found = None if domain is None or domain.layout is None else _as_fitted(files, options, domain.layout)
+    if found is None:
+        guess = format_of(files[0], options).guess(files[0], options)
+        if guess.table:
+            return _tables(files, synthetic, guess)
+        found = _read(files, guess.options)
+    second = read_alike(found.records.domain, synthetic, ReadOptions(), replace(found.options, labels=None))
+    raw = None
+    if found.raw is not None and second.raw is not None:
+        missing = (*found.options.missing, *second.options.missing)
+        notes = Notes(missing=missing, strip_suffix=found.options.strip_suffix)
+        raw = raw_columns(found.raw, second.raw, notes, domain=found.records.domain)
+    return Inputs(found.records, second.records, raw, found.outside, domain is None or domain.is_open)
 
 
-def _with_fitted_layout(source: Input, options: ReadOptions) -> ReadOptions:
-    """Add the layout of the file that was fitted, if the options state none and this file has the same columns."""
-    layout = None if options.public_domain is None else options.public_domain.layout
-    if layout is None or options.shape or options.person or options.item:
-        return options
-    if layout.shape != "long" and format_name(source, options) in _JSON:
-        return options  # the names of members are only known from rows; guessing finds the list of items
-    chosen = replace(options, shape=layout.shape, person=layout.person, item=layout.item)
-    try:
-        names = columns_of(source, replace(chosen, domain=None)).names
-    except DpgmError:
-        return options
-    return chosen if {layout.person, layout.item} - {None} <= set(names) else options
+# -- records -----------------------------------------------------------------------------------------------------------
 
 
-def _outside(path: Paths, options: ReadOptions, read: Records) -> Outside | None:
-    """The items of a file that reading it with the domain has dropped."""
-    files = located(path, options)
-    if options.domain is None or not _is_named_set(files[0], options, read.domain):
+@dataclass(frozen=True)
+class Side:
+    """Records of a file, the raw columns of a table, how both were read, and the items that the domain lacks."""
+
+    records: Records
+    raw: pa.Table | None
+    options: ReadOptions
+    outside: Outside | None = None
+
+
+def _as_fitted(files: Sequence[Input], options: ReadOptions, layout: Layout) -> Side | None:
+    """The real file in the layout of the file that was fitted; None if it has another, or one is stated."""
+    if options.shape or options.person or options.item:
         return None
-    try:
-        own, _ = read_files(files, replace(options, domain=None, assume_public_items=True))
-    except DpgmError:
-        return None  # this file can only be read with the domain
-    known = set(position_names(read.domain))
-    unlisted = np.array([name not in known for name in position_names(own.domain)])
-    counts = np.bincount(own.indices, minlength=own.width)
-    return Outside(int((unlisted & (counts > 0)).sum()), float(counts[unlisted].sum() / max(counts.sum(), 1)))
-
-
-def _is_named_set(source: Input, options: ReadOptions, domain: Domain) -> bool:
-    item_set = domain.item_set
-    return item_set is not None and item_set.lists_values and format_name(source, options) not in _MATRICES
-
-
-def _raw_tables(real: Paths, synthetic: Paths, options: ReadOptions, domain: Domain | None = None) -> Inputs:
-    """Make files of tables comparable without a domain, or with an open domain, which names the columns."""
-    notes = Notes(missing=tuple(options.missing), strip_suffix=options.strip_suffix)
-    first = _read_raw(real, options, domain)
-    if domain is None:
-        second = _read_raw_matching(synthetic, ReadOptions(), options, None, first.column_names, 1)
-        separators = _list_columns(first, options)
-        in_both = {name: mark for name, mark in separators.items() if name in second.column_names}
-        lists = _as_lists(first, separators), _as_lists(second, in_both)
-        return inputs_of(*_with_plain_numbers(*lists, options), notes=notes)
-    names = [field.name for field in domain.fields if field.name in first.column_names]
-    if not names:
-        stated = ", ".join(field.name for field in domain.fields[:_NAMED])
-        raise UsageError(
-            f"the real data has none of the columns that the domain names ({stated}); is it the release, or the domain,"
-            " of other data?"
+    options = replace(options, shape=layout.shape, person=layout.person, item=layout.item)
+    with suppress(DpgmError):
+        stream = open_files(files, replace(options, domain=None))
+        # A stream that may have more columns has all that are asked for: guessing finds the lists of items.
+        known = not stream.more_columns or layout.shape == "long"
+        return (
+            _read(files, options, stream)
+            if known and {layout.person, layout.item} - {None} <= {*stream.names}
+            else None
         )
-    second = _read_raw_matching(synthetic, ReadOptions(header=True), options, domain, names, len(names))
-    shared = [name for name in names if name in second.column_names]
+    return None
+
+
+def _read(files: Sequence[Input], options: ReadOptions, stream: RowStream | None = None) -> Side:
+    """All rows, in one pass. Items are read as they occur, and then matched with the domain, which may lack some."""
+    domain, own = options.public_domain, replace(options, domain=None)
+    if domain is None or (_lists_items(domain) and _names_items(files[0], options)):
+        with suppress(DpgmError) if domain is not None else nullcontext():  # some files need the domain to be read
+            stream = open_files(files, own) if stream is None else stream
+            records, _ = read_stream(stream, own)
+            return Side(records, None, options) if domain is None else _matched(records, domain, files[0], options)
+    stream = open_files(files, options)
+    rows = RawRows(domain, options)
+    records, source = read_stream(rows.through(stream), options)
+    is_table = stream.domain is None and source.shape == "wide" and bool(records.domain.table_columns)
+    return Side(records, rows.table() if is_table else None, options)
+
+
+def _names_items(file: Input, options: ReadOptions) -> bool:
+    """Whether items have names in a file; the columns of matrices are positions of a domain."""
+    return format_of(file, options).only_shape != "wide"
+
+
+def _lists_items(domain: Domain) -> bool:
+    return domain.item_set is not None and domain.item_set.lists_values
+
+
+def _matched(own: Records, domain: Domain, file: Input, options: ReadOptions) -> Side:
+    """Records of all items that occur over a domain, and how many items it does not list."""
+    assert domain.item_set is not None
+    assert own.domain.item_set is not None
+    known = KnownItems(domain.item_set.items)
+    positions = known.from_texts(pa.array(own.domain.item_set.labels, pa.string()), lambda at: str(file))
+    counts = np.bincount(own.indices, minlength=own.width)
+    unlisted = positions < 0
+    outside = Outside(int((unlisted & (counts > 0)).sum()), float(counts[unlisted].sum() / max(counts.sum(), 1)))
+    kept = ~unlisted[own.indices]
+    rows = np.repeat(np.arange(len(own)), own.lengths)[kept]
+    records = Records.from_flat(positions[own.indices[kept]], np.bincount(rows, minlength=len(own)), domain)
+    return Side(records, None, options, outside)
+
+
+def read_alike(domain: Domain, path: Paths, *attempts: ReadOptions) -> Side:
+    """Read a file over `domain` with the first reading options that work.
+
+    Readers drop items that a domain does not have. That is right for private data, but would hide that a synthetic
+    file belongs to another domain, so a file of item sets is read with its own items, and the domain must have all.
+
+    Raises:
+        DpgmError: the error of the last attempt.
+        UsageError: the file holds items that the domain does not have.
+    """
+    *early, last = attempts
+    for options in early:
+        with suppress(DpgmError):
+            return _read_public(domain, path, options)
+    return _read_public(domain, path, last)
+
+
+def _read_public(domain: Domain, path: Paths, options: ReadOptions) -> Side:
+    """A synthetic file is public, so its shape may be guessed from its first rows."""
+    files, stated = located(path, options.member), replace(options, domain=domain)
+    guessed = format_of(files[0], options).guess(files[0], stated).options
+    if _lists_items(domain) and _names_items(files[0], options):
+        # A cell is one item, but for cells below a header, which are JSON lists.
+        separator = guessed.item_separator
+        if separator is None and not (guessed.shape == "basket" and guessed.header):
+            separator = ""
+        own = replace(guessed, domain=None, assume_public_items=True, item_separator=separator)
+        return Side(with_domain(read_stream(open_files(files, own), own)[0], domain), None, options)
+    return _read(files, guessed)
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+class RawRows:
+    """The rows of a stream as raw columns, collected as they are read; of very many, a part that is spread evenly."""
+
+    def __init__(self, domain: Domain | None, options: ReadOptions) -> None:
+        self._domain, self._options = domain, options
+        self._parts: list[pa.Table] = []
+        self._step = 1
+        self._rows_read = self._rows_kept = 0
+
+    def through(self, stream: RowStream) -> RowStream:
+        """The same stream, whose chunks are collected as they pass."""
+
+        def rows(readers: Readers) -> Iterator[Chunk]:
+            for chunk in stream.rows(readers):
+                self.add(_parsed(chunk, self._domain, self._options))
+                yield chunk
+
+        return replace(stream, rows=rows)
+
+    def add(self, table: pa.Table) -> None:
+        """Collect all rows of a table or, once there are too many, every second, fourth, ... row."""
+        first = -self._rows_read % self._step
+        self._rows_read += table.num_rows
+        part = table if self._step == 1 else table.take(np.arange(first, table.num_rows, self._step))
+        self._parts.append(part)
+        self._rows_kept += part.num_rows
+        if self._rows_kept > MOST_ROWS_READ:
+            joined = self.table()
+            self._parts = [joined.take(np.arange(0, joined.num_rows, 2))]
+            self._step, self._rows_kept = 2 * self._step, self._parts[0].num_rows
+
+    def table(self) -> pa.Table:
+        """What was collected."""
+        return pa.concat_tables(self._parts, promote_options="permissive")
+
+
+def _raw_table(stream: RowStream, columns: Readers, domain: Domain | None, options: ReadOptions) -> pa.Table:
+    """The raw columns of a stream alone."""
+    stream.refuse_repeated()
+    rows = RawRows(domain, options)
+    for _ in rows.through(stream).read(columns):
+        pass
+    return rows.table()
+
+
+def _tables(files: Sequence[Input], synthetic: Paths, guess: Guess) -> Inputs:
+    """Make files of tables comparable without a domain, column by column."""
+    options = guess.options
+    notes = Notes(missing=tuple(options.missing), strip_suffix=options.strip_suffix)
+    first = _table_alone(files, guess)
+    second = _matching(synthetic, first.column_names, 1, (ReadOptions(), options), _guessed_table)
+    marks = _list_columns(first, options)
+    in_both = {name: mark for name, mark in marks.items() if name in second.column_names}
+    lists = _as_lists(first, marks), _as_lists(second, in_both)
+    return inputs_of(*_with_plain_numbers(*lists, options), notes=notes)
+
+
+def _table_alone(files: Sequence[Input], guess: Guess) -> pa.Table:
+    stream = open_files(files, guess.options, guess)
+    return _raw_table(stream, drafted_columns(stream), None, guess.options)
+
+
+def _guessed_table(files: Sequence[Input], options: ReadOptions) -> pa.Table:
+    return _table_alone(files, format_of(files[0], options).guess(files[0], replace(options, domain=None)))
+
+
+def _tables_of_domain(files: Sequence[Input], synthetic: Paths, options: ReadOptions, domain: Domain) -> Inputs:
+    """Make files of tables comparable with an open domain, which names the columns."""
+
+    def named_table(files: Sequence[Input], options: ReadOptions) -> pa.Table:
+        stream = open_files(files, replace(options, domain=domain))
+        known = {name: how for name, how in columns.items() if name in stream.names}
+        if not known:
+            stated = ", ".join(field.name for field in domain.fields[:_NAMED])
+            raise UsageError(
+                f"{stream.name}: has none of the columns that the domain names ({stated}); is it the release, or the"
+                " domain, of other data?"
+            )
+        return _raw_table(stream, known, domain, options)
+
+    columns = {field.name: Conversion(field.from_objects, field.holds_lists) for field in domain.fields}
+    notes = Notes(missing=tuple(options.missing), strip_suffix=options.strip_suffix).with_domain(domain)
+    first = named_table(files, options)
+    second = _matching(
+        synthetic, first.column_names, len(first.column_names), (ReadOptions(header=True), options), named_table
+    )
+    shared = [name for name in first.column_names if name in second.column_names]
     sets = [one for name in shared if (one := domain.field(name).as_set) is not None and one.lists_values]
-    both = (first.select(names), second.select(shared))
     separators = {field.name: options.item_separator or field.separator for field in sets}
-    tables = [_as_lists(table, separators) for table in both]
-    return inputs_of(*tables, notes=notes.with_domain(domain))
+    tables = [_as_lists(table, separators) for table in (first, second.select(shared))]
+    return inputs_of(*tables, notes=notes)
 
 
-def _read_raw_matching(
-    path: Paths, first: ReadOptions, second: ReadOptions, domain: Domain | None, names: list[str], at_least: int
+def _matching(
+    path: Paths,
+    names: list[str],
+    at_least: int,
+    attempts: tuple[ReadOptions, ReadOptions],
+    read: Callable[[Sequence[Input], ReadOptions], pa.Table],
 ) -> pa.Table:
     """Read with the first options if that gives `at_least` of the named columns, otherwise with the second options."""
+    first, second = attempts
     with suppress(DpgmError):
-        table = _read_raw(path, first, domain)
+        table = read(located(path, first.member), first)
         if len({*names} & {*table.column_names}) >= at_least:
             return table
-    return _read_raw(path, second, domain)
+    return read(located(path, second.member), second)
 
 
 def _list_columns(table: pa.Table, options: ReadOptions) -> dict[str, str | None]:
@@ -169,31 +313,6 @@ def _items_of(cell: Any, separator: str | None) -> list[str]:
 
 def _replaced(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
     return table.set_column(table.column_names.index(name), name, column)
-
-
-def _raw_columns_of_files(
-    real: Paths, synthetic: Paths, options: ReadOptions, used: ReadOptions, domain: Domain
-) -> RawColumns | None:
-    both = ((real, options), (synthetic, used))
-    columnar = all(format_name(located(path, chosen)[0], chosen) in _COLUMNAR for path, chosen in both)
-    if not columnar or not domain.table_columns:
-        return None
-    notes = Notes(missing=(*options.missing, *used.missing), strip_suffix=options.strip_suffix)
-    first, second = (_read_raw(path, chosen, domain) for path, chosen in both)
-    return raw_columns(first, second, notes, domain=domain)
-
-
-def _read_raw(path: Paths, options: ReadOptions, domain: Domain | None) -> pa.Table:
-    """The raw columns of a file; of more than a million rows, a part that is evenly spread over the file."""
-    files = located(path, options)
-    chosen = replace(options, domain=domain)
-    if domain is None:
-        file = table_columns(files, guess_options(files[0], chosen))
-    else:
-        file = columns_of_files(files, chosen)
-    if len(set(file.names)) < len(file.names):
-        raise InputError(f"{files[0]}: two columns have the same name; names must differ (or say `header=False`).")
-    return _thinned(_parsed(chunk, domain, options) for chunk in file.chunks)
 
 
 def _parsed(chunk: Chunk, domain: Domain | None, options: ReadOptions) -> pa.Table:
@@ -234,52 +353,3 @@ def _parse_numbers(table: pa.Table, options: ReadOptions) -> tuple[pa.Table, lis
                 table = with_plain_numbers(table, [name], options.number_style, options.missing, str)
                 names.append(name)
     return table, names
-
-
-def _thinned(tables: Iterable[pa.Table]) -> pa.Table:
-    """All rows or, if there are too many, every second, fourth, ... row."""
-    parts: list[pa.Table] = []
-    step, rows_read, rows_kept = 1, 0, 0
-    for table in tables:
-        first = -rows_read % step
-        rows_read += table.num_rows
-        part = table if step == 1 else table.take(np.arange(first, table.num_rows, step))
-        parts.append(part)
-        rows_kept += part.num_rows
-        if rows_kept > MOST_ROWS_READ:
-            joined = pa.concat_tables(parts, promote_options="permissive")
-            parts = [joined.take(np.arange(0, joined.num_rows, 2))]
-            step, rows_kept = 2 * step, parts[0].num_rows
-    if not parts:
-        raise UsageError("a file holds no records; there is nothing to compare.")
-    return pa.concat_tables(parts, promote_options="permissive")
-
-
-def read_alike(domain: Domain, path: Paths, *attempts: ReadOptions) -> tuple[Records, ReadOptions]:
-    """Read a file over `domain` with the first reading options that work; returns the records and these options.
-
-    Readers drop items that a domain does not have. That is right for private data, but would hide that a synthetic
-    file belongs to another domain, so a file of item sets is read with its own items, and the domain must have all.
-
-    Raises:
-        DpgmError: the error of the last attempt.
-        UsageError: the file holds items that the domain does not have.
-    """
-    *early, last = attempts
-    for options in early:
-        with suppress(DpgmError):
-            return _read(domain, path, options), options
-    return _read(domain, path, last), last
-
-
-def _read(domain: Domain, path: Paths, options: ReadOptions) -> Records:
-    files = located(path, options)
-    guessed = guess_options(files[0], replace(options, domain=domain)).options
-    if not _is_named_set(files[0], options, domain):
-        return read_files(files, guessed)[0]
-    # A synthetic file is public, so its shape may be guessed from its first rows. A cell is one item.
-    separator = guessed.item_separator
-    if separator is None and not (guessed.shape == "basket" and guessed.header):  # those cells are JSON lists
-        separator = ""
-    own = replace(guessed, domain=None, assume_public_items=True, item_separator=separator)
-    return with_domain(read_files(files, own)[0], domain)

@@ -15,18 +15,17 @@ from numpy.typing import NDArray
 from dpgm.data.decoding import decode
 from dpgm.data.domain import Domain, Field
 from dpgm.data.domain_file import DomainLike, as_domain
+from dpgm.data.inspect.drafting import drafted_columns
 from dpgm.data.items import escape_formula
 from dpgm.data.read.frames import (
-    arrow_table,
     as_records,
     checked_frame,
     column_names,
+    frame_stream,
     is_frame,
     long_records,
-    package_of,
     without_column,
 )
-from dpgm.data.read.pandas_columns import drafted_column
 from dpgm.data.records import Records
 from dpgm.data.rows import sort_rows
 from dpgm.errors import UsageError
@@ -233,18 +232,12 @@ def _has_gaps(column: pa.ChunkedArray, field: Field) -> bool:
 
 def _as_table(data: object) -> Any:
     """A frame of pandas, polars or pyarrow as an Arrow table; None for anything else."""
-    frame: Any = checked_frame(data)
-    package = package_of(frame)
-    if isinstance(frame, pa.Table):
-        return frame
-    if package not in ("pandas", "polars") or not hasattr(frame, "columns"):
+    frame = checked_frame(data)
+    if not is_frame(frame):
         return None
-    if package == "polars":
-        return arrow_table(frame)
-    names = [str(name) for name in frame.columns]
-    if len(set(names)) < len(names):
-        raise UsageError("two columns of the frame have the same name; names must differ.")
-    return pa.table({name: drafted_column(frame.iloc[:, at], name) for at, name in enumerate(names)})
+    stream = frame_stream(frame)
+    chunks = [chunk.table for chunk in stream.rows(drafted_columns(stream))]
+    return pa.concat_tables(chunks) if chunks else stream.schema.empty_table()
 
 
 def _without_domain(real: pa.Table, synthetic: pa.Table, notes: Notes) -> Inputs:

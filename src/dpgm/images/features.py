@@ -4,8 +4,8 @@ A feature set draws F frequencies w from a Gaussian and maps the image x to (cos
 products of such vectors approximate the kernel exp(-bandwidth |t(x) - t(y)|²). There are two kinds of transforms t:
 
 - `dct`: cosine coefficients of the image, high frequencies damped, so distances are those of blurred images;
-- `gabor` (two stroke widths) and `gabor-middle` (one): local strength of strokes by direction, in windows on a coarse
-  grid, so distances hardly change with small displacements.
+- `gabor`: local strength of strokes by direction, in windows on a coarse grid, so distances hardly change with small
+  displacements.
 
 All maps follow from public numbers (the shape of the image, a public seed), never from a record.
 """
@@ -178,11 +178,10 @@ def _transform(name: Transform, design: EmbeddingDesign, device: torch.device | 
         weights = 1 / (1 + squared_frequencies(height, columns).flatten() / rules.damping)
         chosen = torch.nonzero(weights > rules.least_weight).flatten()
         return _Transform(((cosine_images(height, columns, chosen) * weights[chosen, None]).to(device).T,))
-    waves = rules.waves if name == "gabor" else rules.waves_middle
     side = math.sqrt(height * columns)
-    windowed = [_windowed_waves(height, columns, side / ratio, rules) for ratio in waves]
+    windowed = [_windowed_waves(height, columns, side / ratio, rules) for ratio in rules.waves]
     cosines, sines = (torch.cat(parts).T.contiguous().to(device) for parts in zip(*windowed, strict=True))
-    return _Transform((cosines, sines), rules.smoothing, rules.strength * math.sqrt(2 / len(waves)))
+    return _Transform((cosines, sines), rules.smoothing, rules.strength * math.sqrt(2 / len(rules.waves)))
 
 
 def _windowed_waves(height: int, columns: int, wavelength: float, rules: MapRules) -> tuple[Tensor, Tensor]:

@@ -106,13 +106,11 @@ def embedding_design(domain: Domain, settings: ImageSettings) -> EmbeddingDesign
     rules = settings.rules.embedding
     layout = ImageLayout.of(domain)
     height, columns = layout.image.height, layout.image.columns
-    strokes = rules.strokes_large if settings.large else rules.strokes
     transforms: tuple[Transform, ...] = (
-        ("dct", strokes) if min(height, columns) >= rules.stroke_pixels else ("dct",)
+        ("dct", "gabor") if min(height, columns) >= rules.stroke_pixels else ("dct",)
     )
     kinds = [(transform, bandwidth) for transform in transforms for bandwidth in rules.bandwidths]
-    features = rules.features_large if settings.large else rules.features
-    features = min(features, rules.most_values // layout.classes)
+    features = min(rules.features, rules.most_values // layout.classes)
     frequencies = max(rules.least_frequencies, features // (2 * len(kinds)))
     sets = tuple(FeatureSet(transform, bandwidth, frequencies, 1 / len(kinds)) for transform, bandwidth in kinds)
     return EmbeddingDesign(height, columns, sets, map=rules.map)

@@ -24,7 +24,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from dpgm.data.domain import Domain
-from dpgm.data.records import Records, concatenate, level_bits
+from dpgm.data.kinds.image import level_bits
+from dpgm.data.records import Records, concatenate
 from dpgm.errors import ArtefactError, UsageError
 from dpgm.images.features import ImageLayout, cosine_images, squared_frequencies
 from dpgm.images.rules import IMAGE_RULES, LARGEST_PARAMETER, OUTPUT_DAMPING, ImageFitRules

@@ -46,9 +46,9 @@ class ImageStrategy(Strategy):
         return None
 
     def settings(self, config: Config, facts: PublicFacts) -> FamilySettings:
-        """With the larger feature map if this machine has a GPU."""
+        """The tuned numbers; a request changes none of them."""
         no_settings(config)
-        return ImageSettings(large=torch.cuda.is_available())
+        return ImageSettings()
 
     def budget(self, facts: PublicFacts, settings: FamilySettings) -> Budget:
         """Nearly the whole budget goes to the mean features."""
@@ -72,7 +72,11 @@ class ImageStrategy(Strategy):
         return fit_images(measured, domain, fit, generator=draws, device=context.device, progress=progress)
 
     def load(
-        self, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain
+        self,
+        architecture: Mapping[str, Any],
+        tensors: Mapping[str, Tensor],
+        domain: Domain,
+        settings: FamilySettings,
     ) -> ImageGenerator:
         """An image generator from an untrusted release."""
         sizes = {name: value for name, value in architecture.items() if name != "kind"}

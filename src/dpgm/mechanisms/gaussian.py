@@ -34,7 +34,7 @@ from dpgm.kernels import parallel
 from dpgm.mechanisms.normals import NORMALS_AT_ONCE, add_normals
 from dpgm.mechanisms.query import Query
 from dpgm.mechanisms.randomness import Randomness
-from dpgm.mechanisms.rounded_gaussian import few_rounded_gaussians
+from dpgm.mechanisms.rounded_gaussian import rounded_gaussian
 
 SMALLEST_SENSITIVITY = 1e-30  # below it float32 noise would be flushed to zero
 _ROUNDER = 1.5 * 2.0**52  # steps of a grid: adding and subtracting them rounds a double to the grid
@@ -79,7 +79,7 @@ def _add_integers(exact: Tensor, grid: float, std: float, randomness: Randomness
         raise DpgmError(f"a query with a grid must return int64 multiples of it; got {exact.dtype}.")
     fine = math.nextafter(std / grid, math.inf)  # up, so that the quotient's rounding never costs privacy
     if std > 0 and parallel.rank() == 0:
-        units = few_rounded_gaussians(exact.numel(), fine, randomness).reshape(exact.shape)
+        units = rounded_gaussian(exact.numel(), fine, randomness).reshape(exact.shape)
     else:
         units = np.zeros(exact.shape, dtype=np.int64)
     if exact.device.type == "cpu" and not parallel.is_parallel():  # numpy is quicker on small histograms

@@ -94,6 +94,8 @@ class AdaptiveNormBound:
         quantile: which quantile of the norms, or "mode".
         decay: weight of the past at each step; about 1 / (1 - decay) steps are averaged.
         start: the bound before anything is known.
+        clear: standard deviations of the noise that the fullest bin must reach, or the bound stays: the histogram may
+            be noise alone.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class AdaptiveNormBound:
         quantile: BoundRule = 0.9,
         decay: float = 0.95,
         start: float = 1.0,
+        clear: float = 4.0,
     ) -> None:
         validation.non_negative(noise=noise, decay=decay)
         if decay >= 1:
@@ -112,7 +115,7 @@ class AdaptiveNormBound:
         self._uppers: list[float] = edges.tolist()
         self.noise = noise
         self.quantile = quantile
-        self.decay = decay
+        self.decay, self.clear = decay, clear
         self.floor, self.cap = self._uppers[0], self._uppers[-1]
         validation.positive(start=start)
         self._average = [0.0] * (len(edges) + 1)
@@ -126,8 +129,7 @@ class AdaptiveNormBound:
         self._average = [decay * past + fresh * count for past, count in zip(self._average, counts, strict=True)]
         self._squares = decay**2 * self._squares + fresh**2
         spread = self.noise * math.sqrt(self._squares)
-        # Four deviations of the fullest bin: before that the histogram may be noise alone and the bound stays.
-        if max(self._average) > 4 * spread:
+        if max(self._average) > self.clear * spread:
             self.bound = self._limited(norm_bound(self._average, self._uppers, self.quantile, spread=spread))
         return self.bound
 

@@ -14,8 +14,6 @@ arithmetic of growing precision, until the two are apart.
 """
 
 import math
-import threading
-import weakref
 from collections.abc import Callable
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -27,12 +25,10 @@ import torch
 from numpy.typing import NDArray
 
 from dpgm.errors import UsageError
-from dpgm.mechanisms.randomness import Randomness, this_process
+from dpgm.mechanisms.randomness import Randomness
 
 LARGEST_STD = 2.0**45  # beyond it doubles settle too little; nobody needs a grid that fine
 QUANTILE_MARGIN = 1e-13  # relative; the error of ndtri in doubles is below 1e-15
-VALUES_AHEAD = 4096  # values drawn at once for few
-STDS_KEPT = 16  # standard deviations remembered
 _SIDE = np.uint64(2**63)
 _DEEP = np.uint64(2**20)  # p below 2^-44: the interval is wide against p, let the slow path settle it
 _CHUNK = 1 << 15  # temporaries stay in the cache
@@ -53,37 +49,6 @@ def rounded_gaussian(
         for index in np.flatnonzero(unsettled):
             part[index] = settle_exactly(int(words[index]), std, lambda: int(randomness.words(1)[0]))
     return values
-
-
-class _Ahead:
-    """Values of one source drawn ahead, by standard deviation: a few cost almost as much as thousands."""
-
-    def __init__(self) -> None:
-        self.process = this_process()
-        self.lock = threading.Lock()
-        self.left: dict[float, NDArray[np.int64]] = {}
-
-
-_ahead: "weakref.WeakKeyDictionary[Randomness, _Ahead]" = weakref.WeakKeyDictionary()
-
-
-def few_rounded_gaussians(count: int, std: float, randomness: Randomness) -> NDArray[np.int64]:
-    """The same distribution, for the small histogram of every training step; values are never reused."""
-    if count > VALUES_AHEAD // 4:
-        return rounded_gaussian(count, std, randomness)
-    ahead = _ahead.get(randomness)
-    if ahead is None or ahead.process != this_process():  # a forked child must not repeat its parent's noise
-        ahead = _ahead[randomness] = _Ahead()
-    with ahead.lock:
-        left = ahead.left.pop(std, None)
-        if left is None:  # the first time nothing is drawn ahead: most are asked for once
-            left = rounded_gaussian(count, std, randomness)
-        elif len(left) < count:
-            left = rounded_gaussian(VALUES_AHEAD, std, randomness)
-        if len(ahead.left) >= STDS_KEPT:
-            ahead.left.clear()
-        ahead.left[std] = left[count:]
-        return left[:count]
 
 
 def settle_in_doubles(

@@ -13,7 +13,7 @@ while records are assigned (E6); all k networks are updated in every step on one
 instead of one network chosen by its true size (E5); mixture weights are noisy sizes (E10).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -29,7 +29,6 @@ from dpgm.images.measurement import measure_images
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.networks.kernel_kmeans import (
     COUNTS,
-    STARTS,
     SUMS,
     Clustering,
     cache_limit,
@@ -79,7 +78,8 @@ class NetworkFit:
 
     def run(self) -> Mixture:
         """All stages."""
-        return self._fit_records() if self.settings.images is None else self._fit_images()
+        mixture = self._fit_records() if self.settings.images is None else self._fit_images()
+        return replace(mixture, sampling=self.settings.products.sampling)
 
     def _fit_records(self) -> Mixture:
         """Item sets and tables: the stages as listed at the top of this module."""
@@ -92,7 +92,7 @@ class NetworkFit:
         clustering = self._cluster(profile) if settings.clusters > 1 else None
         weights = self._mixture_weights()
         frequencies = self._cluster_frequencies(profile, measured, weights)
-        start = self.model.warm(self.model.initial(settings.clusters, generator=self.draws), frequencies)
+        start = self.model.warm(self._initial(), frequencies)
         targets = self._targets(measured)
         if targets is not None:
             start = self._pretrain_on_products(start, targets, clustering)
@@ -126,9 +126,12 @@ class NetworkFit:
         )
         count = settings.rules.pretraining_count(self.plan.records)
         samples = generator.to(context.device).sample(count, generator=self.draws)
-        start = self.model.initial(settings.clusters, generator=self.draws)
-        start = self._pretrain(start, samples, _clusters_by_label(layout, samples))
+        start = self._pretrain(self._initial(), samples, _clusters_by_label(layout, samples))
         return self._train(start, self._shares(embedded.sizes.double()))
+
+    def _initial(self) -> Tensor:
+        """Random parameters of all networks."""
+        return self.model.initial(self.settings.clusters, self.settings.rules, generator=self.draws)
 
     def _measure(self) -> Measurements:
         """Every statistic of whole records; this comes first, since clustering needs the item frequencies."""
@@ -150,11 +153,18 @@ class NetworkFit:
         """Private kernel k-means; the cluster of every record stays behind the gateway as a private column."""
         plan, settings, context, draws = self.plan, self.settings, self.context, self.draws
         context.progress("cluster", 0, 1)
-        features = FourierFeatures.for_domain(self.domain, settings.features, generator=draws, profile=profile)
         paper = plan.settings.preset == "paper"
-        count = settings.clusters * (1 if paper else STARTS)
+        rules = settings.rules.clustering
+        features = FourierFeatures.for_domain(
+            self.domain,
+            settings.features,
+            generator=draws,
+            profile=profile,
+            blurred_distance=rules.blurred_distance,
+        )
+        count = settings.clusters * (1 if paper else rules.starts)
         start = profile if context.public is None else context.public
-        centers = initial_centers(start, count, features, domain=self.domain, generator=draws)
+        centers = initial_centers(start, count, features, domain=self.domain, generator=draws, rules=rules)
         clustering = private_kmeans(
             self.gateway,
             centers,
@@ -168,6 +178,7 @@ class NetworkFit:
             shrink=not paper,
             memory_limit=cache_limit(context.memory),
             device=context.device,
+            rules=rules,
         )
         self.gateway.keep(CLUSTERS, lambda records: clustering.predict(records, context.device))
         context.progress("cluster", 1, 1)
@@ -246,8 +257,13 @@ class NetworkFit:
                 records=plan.records,
                 norm_quantile="mode" if settings.norm_quantile is None else settings.norm_quantile,
                 optimizer=OptimizerSettings(
-                    settings.optimizer, settings.learning_rate, settings.schedule, settings.averaged_tail
+                    settings.optimizer,
+                    settings.learning_rate,
+                    settings.schedule,
+                    settings.averaged_tail,
+                    settings.rules.betas,
                 ),
+                norms=settings.rules.norms,
             ),
             clusters=settings.clusters,
             cluster_weights=weights,

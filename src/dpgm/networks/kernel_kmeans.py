@@ -41,14 +41,13 @@ from dpgm.kernels import parallel
 from dpgm.kernels.feature_kernels import add_by_cluster, assign
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.query import Measures, Query, View
-from dpgm.networks.rules import KMEANS
+from dpgm.networks.rules import CLUSTERING_RULES, ClusteringRules
 from dpgm.statistics.fourier_features import UNIT, FeatureMap
 from dpgm.validation import non_negative, whole
 
 MEMORY_LIMIT = 512 << 20  # largest size in bytes of cached features; above it they are recomputed
 CHUNK_NUMBERS = 1 << 19  # features of a chunk: 1 MiB, which stays in the second-level cache
 DEVICE_CHUNK_NUMBERS = 1 << 26
-STARTS = 2  # initial centres per cluster
 COUNTS, SUMS = "cluster counts", "cluster sums"
 KMEANS_WORDS = {
     COUNTS: Measures("cluster", "records of each cluster", "1"),
@@ -105,6 +104,7 @@ def private_kmeans(
     shrink: bool = True,
     memory_limit: int = MEMORY_LIMIT,
     device: str = "cpu",
+    rules: ClusteringRules = CLUSTERING_RULES,
 ) -> Clustering:
     """Cluster the gateway's rows by `cluster_steps` iterations of noisy Lloyd.
 
@@ -122,6 +122,7 @@ def private_kmeans(
         shrink: shrink centres by the expected noise (`CenterUpdate`); False is the paper's update.
         memory_limit: bytes of features to cache; above it they are recomputed in every iteration.
         device: where features are computed.
+        rules: how centres follow noisy counts and sums.
 
     Privacy:
         `cluster_steps` releases of each of "cluster counts" and "cluster sums" on the whole data. A record is in
@@ -137,7 +138,7 @@ def private_kmeans(
     whole(at_least=1, clusters=target)
     merge_step = cluster_steps // 2 if merge_after is None else merge_after
     gateway.keep(_CACHE, lambda records: cache_features(records, feature_map, memory_limit, device))
-    update = CenterUpdate(feature_map, count_noise, sum_noise, shrink)
+    update = CenterUpdate(feature_map, count_noise, sum_noise, shrink, rules)
     centers = initial_centers.double().clone()
     for step in range(1, cluster_steps + 1):
         counts_query, sums_query = _cluster_queries(parallel.from_first(centers), feature_map, device)
@@ -152,21 +153,29 @@ def private_kmeans(
     return Clustering(parallel.from_first(centers), counts, feature_map)
 
 
-def default_features(records: int, clusters: int, sum_noise: float) -> int:
+def default_features(
+    records: int, clusters: int, sum_noise: float, rules: ClusteringRules = CLUSTERING_RULES
+) -> int:
     """The number of features that the noise allows, from public numbers.
 
     The noise of an average cluster's centre has length sum_noise x sqrt(d) x clusters / records; the rules say how much
     k-means tolerates, relative to the length of a feature vector.
     """
-    bearable = (KMEANS.bearable_noise * records / (clusters * max(sum_noise, 1e-9))) ** 2
-    return 2 * round(min(KMEANS.most_features, max(KMEANS.least_features, bearable)) / 2)
+    bearable = (rules.bearable_noise * records / (clusters * max(sum_noise, 1e-9))) ** 2
+    return 2 * round(min(rules.most_features, max(rules.least_features, bearable)) / 2)
 
 
 # -- centres: initial ones, their update from released counts and sums, merging -------------------------------------
 
 
 def initial_centers(
-    start: Records | Tensor, clusters: int, feature_map: FeatureMap, *, domain: Domain, generator: torch.Generator
+    start: Records | Tensor,
+    clusters: int,
+    feature_map: FeatureMap,
+    *,
+    domain: Domain,
+    generator: torch.Generator,
+    rules: ClusteringRules = CLUSTERING_RULES,
 ) -> Tensor:
     """Records of a public pool, chosen far from one another as in k-means++, as (k, d) float64 features.
 
@@ -179,10 +188,11 @@ def initial_centers(
         feature_map: maps records to features.
         domain: the domain of the records.
         generator: source of the draws.
+        rules: how many records of independent items are drawn.
     """
     whole(at_least=1, clusters=clusters)
     if isinstance(start, Tensor):
-        count = max(KMEANS.pool, KMEANS.pool_per_cluster * clusters)
+        count = max(rules.pool, rules.pool_per_cluster * clusters)
         start = _independent_records(start, count, domain, generator)
     if len(start) == 0:
         raise UsageError("no public records were given to start from; give at least one.")
@@ -224,11 +234,12 @@ class CenterUpdate:
     count_noise: float
     sum_noise: float
     shrink: bool = True
+    rules: ClusteringRules = CLUSTERING_RULES
 
     @property
     def smallest_count(self) -> float:
-        """Clusters with noisy counts below this are treated as empty: twice the noise, at least one half."""
-        return max(0.5, 2.0 * self.count_noise)
+        """Clusters with noisy counts below this are treated as empty."""
+        return max(0.5, self.rules.empty_below * self.count_noise)
 
     def next_centers(self, counts: Tensor, sums: Tensor, generator: torch.Generator) -> Tensor:
         """Centres (k, d) for the next iteration; small clusters are re-seeded."""
@@ -237,7 +248,7 @@ class CenterUpdate:
         if bool(small.any()):
             largest = centers[int(counts.argmax())]
             offsets = torch.randn(centers.shape, generator=generator, dtype=torch.float64)
-            length = KMEANS.split_distance * self.feature_map.norm_bound / math.sqrt(centers.shape[1])
+            length = self.rules.split_distance * self.feature_map.norm_bound / math.sqrt(centers.shape[1])
             centers = torch.where(small[:, None], self._project(largest + length * offsets), centers)
         return centers
 
@@ -258,7 +269,7 @@ class CenterUpdate:
             mean = sums.sum(dim=0) / counts.sum().clamp(min=1.0)
             noise = centers.shape[1] * (self.sum_noise * self.feature_map.norm_bound / sizes) ** 2
             distance = ((centers - mean) ** 2).sum(dim=1, keepdim=True).clamp(min=1e-12)
-            centers = mean + (1 - noise / distance).clamp(min=KMEANS.least_distance) * (centers - mean)
+            centers = mean + (1 - noise / distance).clamp(min=self.rules.least_distance) * (centers - mean)
         return self._project(centers)
 
     def _project(self, centers: Tensor) -> Tensor:

@@ -16,12 +16,12 @@ from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import Randomness, SystemRandomness
 from dpgm.networks.kernel_kmeans import (
     MEMORY_LIMIT,
-    STARTS,
     Clustering,
     default_features,
     initial_centers,
     private_kmeans,
 )
+from dpgm.networks.rules import CLUSTERING_RULES
 from dpgm.privacy.events import Event, Mechanism, events_of
 from dpgm.statistics.fourier_features import FeatureMap, FourierFeatures, IdentityFeatures, expected_profile
 from dpgm.statistics.item_counts import ItemCounts
@@ -82,7 +82,7 @@ class PrivateKernelKMeans:
     kernel: Literal["rbf", "laplacian", "linear"] = "rbf"
     phase: bool = False
     profile_noise: float | None = None
-    starts: int = STARTS
+    starts: int = CLUSTERING_RULES.starts
     shrink: bool = True
     memory_limit: int = MEMORY_LIMIT
     device: str = "cpu"

@@ -18,6 +18,7 @@ from dpgm.networks.rbm import RBM
 from dpgm.networks.rules import LARGEST_WEIGHT, MOST_CLUSTERS, MOST_LATENT_POINTS
 from dpgm.networks.vae import VAE
 from dpgm.products.model import Products
+from dpgm.products.rules import SAMPLING_RULES, SamplingRules
 from dpgm.strategy.protocol import check_shares, check_tensors, is_size
 
 GENERATED_AT_ONCE = 4096  # records generated at a time: their logits stay in the cache
@@ -37,6 +38,7 @@ class Mixture:
     chains: Tensor | None = None
     points: Tensor | None = None
     point_shares: Tensor | None = None
+    sampling: SamplingRules = SAMPLING_RULES  # of decoders at latent points
 
     @property
     def kind(self) -> str:
@@ -70,6 +72,7 @@ class Mixture:
         tensors: Mapping[str, Tensor],
         domain: Domain,
         networks: Sequence[type[Model]] = (VAE, RBM),
+        sampling: SamplingRules = SAMPLING_RULES,
     ) -> "Mixture":
         """A mixture of one of the given network kinds, from an untrusted file.
 
@@ -112,6 +115,7 @@ class Mixture:
             None if chains is None else chains.float(),
             tensors.get("points"),
             tensors.get("point_shares"),
+            sampling,
         )
 
     @cached_property
@@ -122,7 +126,9 @@ class Mixture:
         with torch.no_grad():
             logits = self.model.decode_all(self.parameters, self.points).flatten(0, 1)
         weights = (self.weights.double().unsqueeze(1) * self.point_shares).flatten()
-        return Products(self.domain, weights / weights.sum(), self.model.outputs.probabilities(logits))
+        return Products(
+            self.domain, weights / weights.sum(), self.model.outputs.probabilities(logits), self.sampling
+        )
 
     def sample(self, count: int, *, generator: torch.Generator) -> Records:
         """`count` records in random order; the number from each network is drawn from the weights.

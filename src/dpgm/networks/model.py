@@ -27,7 +27,7 @@ from torch.nn import functional
 
 from dpgm.data.domain import Domain
 from dpgm.errors import ArtefactError
-from dpgm.networks.rules import LARGEST_SIZE, MOST_LAYERS, NetworkSettings
+from dpgm.networks.rules import LARGEST_SIZE, MOST_LAYERS, NETWORK_RULES, NetworkRules, NetworkSettings
 from dpgm.strategy.protocol import is_size
 
 if TYPE_CHECKING:  # `batch` imports this module
@@ -249,7 +249,7 @@ class Model(ABC):
         return {field.name: field.default for field in fields(cls) if field.name != "domain"}
 
     @abstractmethod
-    def initial(self, clusters: int, *, generator: torch.Generator) -> Tensor:
+    def initial(self, clusters: int, rules: NetworkRules = NETWORK_RULES, *, generator: torch.Generator) -> Tensor:
         """Random starting parameters, (clusters, P)."""
 
     @abstractmethod

@@ -23,6 +23,7 @@ class OptimizerSettings:
     learning_rate: float = NETWORK_RULES.learning_rate
     schedule: Literal["cosine", "constant"] = "cosine"
     averaged_tail: float = 0.5
+    betas: tuple[float, float] = NETWORK_RULES.betas  # of Adam
 
     def __post_init__(self) -> None:
         validation.one_of(("adam", "sgd"), optimizer=self.optimizer)
@@ -49,7 +50,7 @@ class Optimizer:
         if settings.optimizer == "sgd":
             self._descent: torch.optim.Optimizer = torch.optim.SGD([parameters])
             return
-        self._descent = torch.optim.Adam([parameters], betas=NETWORK_RULES.betas, fused=True)
+        self._descent = torch.optim.Adam([parameters], betas=settings.betas, fused=True)
         self._done = self._done.to(parameters.device)
         self._moments = {name: torch.zeros_like(parameters) for name in MOMENTS}
         state = {theirs: self._moments[ours] for ours, theirs in MOMENTS.items()}

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from dpgm.data.domain import Domain
@@ -16,8 +15,6 @@ from dpgm.networks.vae import VAE
 from dpgm.products.rules import ProductRules
 from dpgm.strategy.protocol import PublicFacts
 from dpgm.strategy.settings import Config
-
-MOST_FREQUENT = 0.5  # cap on start frequencies: a stated mean length may exceed the number of items
 
 
 def preset_settings(
@@ -58,7 +55,7 @@ def default_settings(network: type[Model], config: Config, facts: PublicFacts) -
             clusters=ImageLayout.of(domain).classes,
             sampling_rate=rate,
             latent=NETWORK_RULES.image_latent,
-            images=ImageSettings(large=torch.cuda.is_available()),
+            images=ImageSettings(),
         )
     return NetworkSettings(clusters=config.clusters or default_clusters(facts.records), sampling_rate=rate)
 
@@ -84,7 +81,7 @@ def start_frequencies(
         frequencies *= mean_length / max(float(frequencies.sum()), 1e-12)
     for column in domain.table_columns:
         frequencies[column] = 1 / (column.stop - column.start)
-    return np.minimum(frequencies, MOST_FREQUENT)
+    return np.minimum(frequencies, rules.most_frequent)
 
 
 def _assumed_frequencies(domain: Domain, rules: NetworkRules) -> NDArray[np.float64]:
@@ -94,5 +91,5 @@ def _assumed_frequencies(domain: Domain, rules: NetworkRules) -> NDArray[np.floa
         if field.image is not None:
             assumed[start : start + field.width] = rules.pixels_on
         elif field.is_set:
-            assumed[start : start + field.width] = min(rules.items_per_record / field.width, MOST_FREQUENT)
+            assumed[start : start + field.width] = min(rules.items_per_record / field.width, rules.most_frequent)
     return assumed

@@ -30,11 +30,10 @@ from dpgm.networks.batch import SMALLEST, Batch, Factor
 from dpgm.networks.mixture import Mixture
 from dpgm.networks.model import Model, Views
 from dpgm.networks.optimizer import Optimizer, OptimizerSettings
-from dpgm.networks.rules import NETWORK_RULES
+from dpgm.networks.rules import NETWORK_RULES, NORM_RULES, NormRules
 from dpgm.networks.sampled_batches import SampledBatches, SegmentedBatches, TiledBatches
 
 StepProgress = Callable[[int, int], None]
-NORM_BINS = 24
 SLACK = 1 + 1e-5  # norms are rounded: clip slightly below the bound rather than slightly above
 NORMS, GRADIENTS = "norms", "gradients"
 SGD_WORDS = {
@@ -58,6 +57,7 @@ class TrainingSettings:
     norm_quantile: BoundRule = NETWORK_RULES.norm_quantile
     norm_bound: float | None = None
     optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
+    norms: NormRules = NORM_RULES
 
     def __post_init__(self) -> None:
         validation.whole(at_least=1, steps=self.steps)
@@ -117,12 +117,15 @@ class Trainer:
         seed = int(torch.randint(2**62, (1,), generator=generator, device=generator.device))
         self._chain_generator = torch.Generator(self.device).manual_seed(seed)
         self.chains = model.begin(clusters, generator=self._chain_generator)
-        edges = norm_edges(NORM_BINS)
+        rules = settings.norms
+        edges = norm_edges(rules.bins, rules.low, rules.high)
         self.norm_bound = AdaptiveNormBound(
             edges,
             noise=settings.norm_noise or 0.0,
             quantile=settings.norm_quantile,
+            decay=rules.decay,
             start=settings.norm_bound or math.sqrt(model.domain.width),
+            clear=rules.clear,
         )
         batches: SampledBatches = SegmentedBatches(model, parameters)
         if self.device.type != "cpu":
@@ -154,7 +157,7 @@ class Trainer:
         if settings.norm_noise is None:
             assert settings.norm_bound is not None
             return settings.norm_bound
-        query = Query(lambda view: gradient_pass.histogram(view, step), 1.0, (NORM_BINS,), grid=1.0)
+        query = Query(lambda view: gradient_pass.histogram(view, step), 1.0, (self.settings.norms.bins,), grid=1.0)
         histogram = self._gateway.release(NORMS, query, settings.norm_noise)
         bound = self.norm_bound.update(histogram)
         # Ranks clip to one bound, to which the noise belongs, even if their machines round differently.

@@ -17,7 +17,7 @@ from torch import Tensor
 from dpgm.data.domain import Domain
 from dpgm.networks.batch import SPARSE_RECORDS, Batch, Factor
 from dpgm.networks.model import Model, ParameterLayout, WeightMatrix
-from dpgm.networks.rules import NETWORK_RULES, NetworkSettings
+from dpgm.networks.rules import NETWORK_RULES, NetworkRules, NetworkSettings
 from dpgm.validation import whole
 
 
@@ -40,7 +40,7 @@ class RBM(Model):
     @classmethod
     def of(cls, domain: Domain, settings: NetworkSettings) -> Self:
         """With as many hidden units as the first hidden layer of a plan."""
-        return cls(domain, settings.hidden[0])
+        return cls(domain, settings.hidden[0], settings.rules.chains, settings.rules.sweeps)
 
     @cached_property
     def layout(self) -> ParameterLayout:
@@ -50,12 +50,10 @@ class RBM(Model):
             (WeightMatrix("weights", width, self.hidden), WeightMatrix("visible", width, 1, bias=False))
         )
 
-    def initial(self, clusters: int, *, generator: torch.Generator) -> Tensor:
-        """Weights from N(0, 0.01²), zero biases."""
+    def initial(self, clusters: int, rules: NetworkRules = NETWORK_RULES, *, generator: torch.Generator) -> Tensor:
+        """Small normal weights, zero biases."""
         parameters = torch.zeros((clusters, self.layout.size), device=generator.device)
-        self.layout.weight(parameters, self.layout.blocks[0]).normal_(
-            0.0, NETWORK_RULES.rbm_weights, generator=generator
-        )
+        self.layout.weight(parameters, self.layout.blocks[0]).normal_(0.0, rules.rbm_weights, generator=generator)
         return parameters
 
     def warm(self, parameters: Tensor, frequencies: Tensor) -> Tensor:

@@ -117,7 +117,7 @@ def pretrain(
     members = [rows if len(rows) else np.arange(len(samples)) for rows in members]
     batch = max(1, min(rules.pretraining_batch, len(samples)) // k)
     steps = max(1, round(rules.pretraining_passes * len(samples) / (batch * k)))
-    optimizer = torch.optim.Adam([trained], lr=rules.pretraining_rate)
+    optimizer = torch.optim.Adam([trained], lr=rules.pretraining_rate, betas=rules.betas)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     for step in range(steps):
         rows = [own[torch.randint(len(own), (batch,), generator=generator).numpy()] for own in members]

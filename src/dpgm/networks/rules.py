@@ -1,6 +1,6 @@
 """Tuned numbers of the mixtures of networks, each with its reason, and the settings of a fit; all of them public."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from dpgm import validation
@@ -8,6 +8,7 @@ from dpgm.errors import UsageError
 from dpgm.images.rules import ImageSettings
 from dpgm.products.rules import PRODUCT_RULES as PRODUCT_RULES
 from dpgm.products.rules import ProductRules
+from dpgm.statistics.rules import BLURRED_DISTANCE
 from dpgm.strategy.protocol import FitPlan
 from dpgm.strategy.settings import FamilySettings
 
@@ -19,6 +20,48 @@ MOST_CLUSTERS = MOST_LATENT_POINTS = 100_000
 
 
 @dataclass(frozen=True)
+class ClusteringRules:
+    """Private k-means: how centres follow noisy counts and sums, and how many features the noise allows."""
+
+    # Initial centres per cluster: with several, the first half of the iterations runs with all of them, and then the
+    # nearest are merged, so that the result depends less on the start.
+    starts: int = 2
+    # A cluster is treated as empty if its noisy count is below this many standard deviations of the noise (and half a
+    # record).
+    empty_below: float = 2.0
+    # A centre that is shrunk toward the mean keeps at least this share of its distance: centres never coincide.
+    least_distance: float = 0.1
+    # Distance of a re-seeded centre from the one it splits, in units of the norm bound.
+    split_distance: float = 0.1
+    # Noise of a centre that k-means tolerates, as a share of the length of a feature vector.
+    bearable_noise: float = 0.25
+    # Records drawn to choose initial centres from: in all at least, and per cluster.
+    pool: int = 2000
+    pool_per_cluster: int = 10
+    # Share of the squared distance between strokes a few pixels wide that a blur of one pixel leaves; kernels of images
+    # are rescaled by it.
+    blurred_distance: float = BLURRED_DISTANCE
+    # Limits on the number of features, however much or little noise there is.
+    least_features: float = 50.0
+    most_features: float = 400.0
+
+
+@dataclass(frozen=True)
+class NormRules:
+    """The histograms of gradient norms from which private SGD takes its clipping bound. By hand."""
+
+    # Bins, as in the paper's Algorithm 3; the edges of the first and of the last one.
+    bins: int = 24
+    low: float = 2.0**-6
+    high: float = 2.0**12
+    # Weight of the past in the average of the histograms: about 1 / (1 - decay) steps are averaged.
+    decay: float = 0.95
+    # Standard deviations of the noise that the fullest bin must reach before the bound moves: below, the histogram may
+    # be noise alone.
+    clear: float = 4.0
+
+
+@dataclass(frozen=True)
 class NetworkRules:
     """How networks start and are trained, and what the paper's preset does where the paper is silent."""
 
@@ -27,6 +70,7 @@ class NetworkRules:
     # never do.
     items_per_record: float = 5.0  # of every item set; the simulated transit data have 5.3, msweb 3.0, CDR 11.4
     pixels_on: float = 0.15  # share of an image's pixels; MNIST has 0.13
+    most_frequent: float = 0.5  # of any item or pixel: a stated mean length may exceed the number of items
 
     # The paper: batches of about 100 records (q = .0017, 1e-4 and 2.2e-5 on its data) and, on MNIST, 20 epochs.
     paper_batch: int = 100
@@ -111,6 +155,9 @@ class NetworkRules:
     latent: int = 8
     chains: int = 100
     sweeps: int = 200
+    # The clipping bound; and how records are clustered before networks are trained.
+    norms: NormRules = field(default_factory=NormRules)
+    clustering: ClusteringRules = field(default_factory=ClusteringRules)
 
     def pretraining_count(self, records: int) -> int:
         """Samples to pre-train on: as many as there are records, within the limits."""
@@ -118,26 +165,9 @@ class NetworkRules:
         return max(least, min(most, records))
 
 
-@dataclass(frozen=True)
-class ClusteringRules:
-    """Private k-means: how centres follow noisy counts and sums, and how many features the noise allows."""
-
-    # A centre that is shrunk toward the mean keeps at least this share of its distance: centres never coincide.
-    least_distance: float = 0.1
-    # Distance of a re-seeded centre from the one it splits, in units of the norm bound.
-    split_distance: float = 0.1
-    # Noise of a centre that k-means tolerates, as a share of the length of a feature vector.
-    bearable_noise: float = 0.25
-    # Records drawn to choose initial centres from: in all at least, and per cluster.
-    pool: int = 2000
-    pool_per_cluster: int = 10
-    # Limits on the number of features, however much or little noise there is.
-    least_features: float = 50.0
-    most_features: float = 400.0
-
-
+CLUSTERING_RULES = ClusteringRules()
+NORM_RULES = NormRules()
 NETWORK_RULES = NetworkRules()
-KMEANS = ClusteringRules()
 
 
 @dataclass(frozen=True)
@@ -181,6 +211,7 @@ class NetworkSettings(FamilySettings):
             validation.probability(norm_quantile=self.norm_quantile)
         if self.mean_length is not None:
             validation.positive(mean_length=self.mean_length)
+        self.products.sampling.check()
 
 
 def settings_of(plan: FitPlan) -> NetworkSettings:

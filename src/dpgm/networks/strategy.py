@@ -91,9 +91,17 @@ class NetworkStrategy:
         """Algorithm 1 of the paper."""
         return NetworkFit(self.network, gateway, plan, domain, draws, context).run()
 
-    def load(self, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain) -> Mixture:
+    def load(
+        self,
+        architecture: Mapping[str, Any],
+        tensors: Mapping[str, Tensor],
+        domain: Domain,
+        settings: FamilySettings,
+    ) -> Mixture:
         """A mixture from an untrusted release."""
-        return Mixture.from_state(architecture, tensors, domain, (self.network,))
+        assert isinstance(settings, NetworkSettings)
+        sampling = settings.products.sampling
+        return Mixture.from_state(architecture, tensors, domain, (self.network,), sampling)
 
 
 VAES = NetworkStrategy(VAE)

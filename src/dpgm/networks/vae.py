@@ -17,7 +17,7 @@ from torch import Tensor
 from dpgm.data.domain import Domain
 from dpgm.networks.batch import SPARSE_RECORDS, Activation, Batch, Factor
 from dpgm.networks.model import Model, ParameterLayout, WeightMatrix
-from dpgm.networks.rules import NETWORK_RULES, NetworkSettings
+from dpgm.networks.rules import NETWORK_RULES, NetworkRules, NetworkSettings
 from dpgm.validation import whole
 
 
@@ -63,7 +63,7 @@ class VAE(Model):
         sizes = (self.latent, *reversed(self.hidden), self.domain.width)
         return tuple(WeightMatrix(f"decoder.{i}", *pair) for i, pair in enumerate(pairwise(sizes)))
 
-    def initial(self, clusters: int, *, generator: torch.Generator) -> Tensor:
+    def initial(self, clusters: int, rules: NetworkRules = NETWORK_RULES, *, generator: torch.Generator) -> Tensor:
         """Normal matrices of Glorot's scale, sqrt(2 / (inputs + outputs)), and zero biases.
 
         With He's scale, sqrt(2 / inputs), a wide layer after a latent of size two is so large that the outputs of a new

@@ -71,7 +71,7 @@ def fit_enumerated(
     chosen = chosen[chances[chosen] > rules.enumerated.least_share / records]
     weights = chances[chosen] / chances[chosen].sum()
     present = (chosen[:, None] >> torch.arange(domain.width)) & 1
-    return Products(domain, weights, present.float())
+    return Products(domain, weights, present.float(), rules.sampling)
 
 
 def _penalty(order: int, std: float, records: int, rules: ProductRules) -> float:

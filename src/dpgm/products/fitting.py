@@ -20,7 +20,7 @@ from torch import Tensor
 
 from dpgm.data.domain import Domain
 from dpgm.products.model import Products
-from dpgm.products.rules import PRODUCT_RULES, DescentRules
+from dpgm.products.rules import PRODUCT_RULES, DescentRules, SamplingRules
 from dpgm.statistics.record_lengths import LengthGroups
 from dpgm.statistics.statistic import Expected, ScaleTerms, Target
 
@@ -40,6 +40,7 @@ class FitSettings:
     misfit: float | None = None
     profile_rounds: int = PRODUCT_RULES.fit.profile_rounds  # rounds of `with_profile`, run where there is a misfit
     descent: DescentRules = PRODUCT_RULES.fit.descent
+    sampling: SamplingRules = PRODUCT_RULES.sampling
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def fit_moments(
     match_moments(components, domain, records, replace(targets, profile=profile.to(device)), progress=progress)
     with torch.no_grad():
         probabilities, weights = mixture()
-    fitted = Products(domain, weights.cpu().double(), probabilities.cpu())
+    fitted = Products(domain, weights.cpu().double(), probabilities.cpu(), settings.sampling)
     return fitted if settings.misfit is None else with_profile(fitted, profile, settings.profile_rounds)
 
 
@@ -112,7 +113,7 @@ def with_profile(model: Products, profile: Tensor, rounds: int) -> Products:
             chances = chances * (shares / (weights @ chances).clamp(min=1e-12))
             chances = chances / chances.sum(dim=1, keepdim=True)
         probabilities[:, column] = chances
-    return Products(model.domain, model.weights, probabilities.float())
+    return model.with_components(model.weights, probabilities.float())
 
 
 def match_moments(

@@ -14,7 +14,7 @@ from torch import Tensor
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.errors import ArtefactError
-from dpgm.products.rules import MOST_COMPONENTS
+from dpgm.products.rules import MOST_COMPONENTS, SAMPLING_RULES, SamplingRules
 from dpgm.products.sampling import draw_records, drawn_at_once
 from dpgm.strategy.protocol import check_shares, check_tensors, is_size
 
@@ -26,12 +26,20 @@ class Products:
         domain: the public domain; the probabilities of a table column sum to 1 within each component.
         weights: (k,) shares of the components; they sum to 1.
         probabilities: (k, m).
+        sampling: how samples are drawn.
     """
 
     kind = "products"
 
-    def __init__(self, domain: Domain, weights: Tensor, probabilities: Tensor) -> None:
+    def __init__(
+        self,
+        domain: Domain,
+        weights: Tensor,
+        probabilities: Tensor,
+        sampling: SamplingRules = SAMPLING_RULES,
+    ) -> None:
         self.domain = domain
+        self.sampling = sampling
         self.weights = weights.detach().double().cpu()
         self.probabilities = probabilities.detach().float().cpu()
 
@@ -51,7 +59,11 @@ class Products:
 
     @classmethod
     def from_state(
-        cls, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain
+        cls,
+        architecture: Mapping[str, Any],
+        tensors: Mapping[str, Tensor],
+        domain: Domain,
+        sampling: SamplingRules = SAMPLING_RULES,
     ) -> "Products":
         """Restore a model from an untrusted file.
 
@@ -71,29 +83,43 @@ class Products:
         weights, probabilities = tensors["weights"], tensors["probabilities"]
         for shares in (weights, *(probabilities[:, column] for column in domain.table_columns)):
             check_shares(shares)
-        return cls(domain, weights, probabilities)
+        return cls(domain, weights, probabilities, sampling)
 
     def sample(self, count: int, *, generator: torch.Generator) -> Records:
         """`count` records, stratified and balanced: counts of items and pairs are near their expectations."""
         random = _random(generator)
-        phase = random.random()
-        return draw_records(self.domain, self.weights, self.probabilities, count, phase, random, balance=True)
+        return self._drawn(count, random.random(), random, balance=True)
 
     def sample_part(self, count: int, phase: float, *, generator: torch.Generator) -> Records:
         """`count` records of a larger sample that is drawn in parts, stratified but not balanced.
 
         If the phases of all parts are spread evenly over [0, 1), the rounding errors of component sizes cancel.
         """
-        random = _random(generator)
-        return draw_records(self.domain, self.weights, self.probabilities, count, phase, random, balance=False)
+        return self._drawn(count, phase, _random(generator), balance=False)
+
+    def _drawn(self, count: int, phase: float, random: np.random.Generator, *, balance: bool) -> Records:
+        return draw_records(
+            self.domain,
+            self.weights,
+            self.probabilities,
+            count,
+            phase,
+            random,
+            self.sampling,
+            balance=balance,
+        )
 
     def as_products(self) -> "Products":
         """This mixture itself."""
         return self
 
+    def with_components(self, weights: Tensor, probabilities: Tensor) -> "Products":
+        """A mixture of other components, sampled in the same way."""
+        return Products(self.domain, weights, probabilities, self.sampling)
+
     def samples_whole(self, count: int) -> bool:
         """Whether a sample of `count` records should be drawn at once, since it is balanced or rounded as a whole."""
-        return drawn_at_once(self.weights, self.probabilities, count)
+        return drawn_at_once(self.weights, self.probabilities, count, self.sampling)
 
 
 def joined(models: Sequence[Products]) -> Products:
@@ -101,7 +127,7 @@ def joined(models: Sequence[Products]) -> Products:
     if len(models) == 1:
         return models[0]
     weights = torch.cat([model.weights for model in models]) / len(models)
-    return Products(models[0].domain, weights, torch.cat([model.probabilities for model in models]))
+    return models[0].with_components(weights, torch.cat([model.probabilities for model in models]))
 
 
 def _random(generator: torch.Generator) -> np.random.Generator:

@@ -10,8 +10,9 @@ epsilon 1.
 A count "matters" if it is at least `sanity` (of statistics/rules.py) times the number of records.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
+from dpgm.errors import UsageError
 from dpgm.statistics.rules import StatisticRules
 from dpgm.strategy.settings import FamilySettings
 
@@ -203,7 +204,7 @@ class EnumeratedRules:
 
 @dataclass(frozen=True)
 class SamplingRules:
-    """How samples are drawn from a release; these numbers are not part of a plan. All by hand."""
+    """How samples are drawn from a release. All by hand."""
 
     # Errors are relative to the expected count, or to this share of the records if that is more.
     sanity: float = 0.001
@@ -224,6 +225,12 @@ class SamplingRules:
     candidates: int = 4000
     stale_draws: int = 3
 
+    def check(self) -> None:
+        """Raise UsageError for numbers with which a sample would take far longer, or more memory, than usual."""
+        for name, usual in asdict(SamplingRules()).items():
+            if not 0 <= getattr(self, name) <= 2 * usual:
+                raise UsageError(f"the plan's rule of sampling {name!r} is out of range; make the plan again.")
+
 
 @dataclass(frozen=True)
 class ProductRules(StatisticRules):
@@ -232,8 +239,10 @@ class ProductRules(StatisticRules):
     budget: BudgetRules = field(default_factory=BudgetRules)
     fit: FitRules = field(default_factory=FitRules)
     enumerated: EnumeratedRules = field(default_factory=EnumeratedRules)
+    sampling: SamplingRules = field(default_factory=SamplingRules)
 
 
+SAMPLING_RULES = SamplingRules()
 PRODUCT_RULES = ProductRules()
 
 
@@ -243,5 +252,6 @@ class ProductSettings(FamilySettings):
 
     rules: ProductRules = PRODUCT_RULES
 
-
-SAMPLING = SamplingRules()
+    def check(self) -> None:
+        """Sampling that takes a reasonable time; a release may say anything."""
+        self.rules.sampling.check()

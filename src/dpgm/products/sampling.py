@@ -19,7 +19,7 @@ from dpgm.data.records import Records
 from dpgm.data.rows import index_dtype, row_pointers
 from dpgm.kernels.compiled import HAS_NUMBA
 from dpgm.kernels.item_swaps import balance as exchange_items
-from dpgm.products.rules import SAMPLING
+from dpgm.products.rules import SamplingRules
 
 
 def draw_records(
@@ -29,6 +29,7 @@ def draw_records(
     count: int,
     phase: float,
     random: np.random.Generator,
+    rules: SamplingRules,
     *,
     balance: bool,
 ) -> Records:
@@ -41,14 +42,15 @@ def draw_records(
         count: number of records.
         phase: offset in [0, 1) at which the sizes of the components are rounded.
         random: source of all draws.
+        rules: what is balanced, and how far.
         balance: whether to reduce the errors of pairs as well, over the whole sample.
     """
-    order = _similar_next_to_each_other(weights, probabilities)
+    order = _similar_next_to_each_other(weights, probabilities, rules)
     shares, chances = weights.numpy()[order], probabilities.numpy()
     expected = count * shares / shares.sum()
     sizes = round_shares(expected, phase)
-    if balance and _single_records(probabilities):
-        sizes = improve_rounding(expected, sizes, chances[order] > 0.5, random)
+    if balance and _single_records(probabilities, rules):
+        sizes = improve_rounding(expected, sizes, chances[order] > 0.5, random, rules)
     used = sizes > 0
     sizes, order = sizes[used], order[used]
     starts = np.cumsum(sizes) - sizes
@@ -63,7 +65,7 @@ def draw_records(
             parts.append(rows * domain.width + block.start + items)
     keys = np.concatenate(parts)
     if balance:
-        keys = balance_records(domain, weights.numpy(), chances, keys, sizes, random)
+        keys = balance_records(domain, weights.numpy(), chances, keys, sizes, random, rules)
     rows = keys // domain.width
     shuffled = random.permutation(count)
     keys = np.sort((shuffled[rows] - rows) * domain.width + keys)
@@ -73,26 +75,26 @@ def draw_records(
     return Records(domain, indptr, positions.astype(index_dtype(domain.width)))
 
 
-def drawn_at_once(weights: Tensor, probabilities: Tensor, count: int) -> bool:
+def drawn_at_once(weights: Tensor, probabilities: Tensor, count: int, rules: SamplingRules) -> bool:
     """Whether `count` records are few enough to be balanced, or to have their rounding improved as a whole."""
-    if count <= SAMPLING.balanced_records:
+    if count <= rules.balanced_records:
         return True
     mean_length = float(weights @ probabilities.double().sum(dim=1))
-    return _single_records(probabilities) and count * (1 + mean_length) <= SAMPLING.rounded_cells
+    return _single_records(probabilities, rules) and count * (1 + mean_length) <= rules.rounded_cells
 
 
-def _single_records(probabilities: Tensor) -> bool:
+def _single_records(probabilities: Tensor, rules: SamplingRules) -> bool:
     """Whether there are few positions and every component has one possible record."""
-    few = probabilities.shape[1] <= SAMPLING.certain_positions
+    few = probabilities.shape[1] <= rules.certain_positions
     return few and bool(((probabilities == 0) | (probabilities == 1)).all())
 
 
-def _similar_next_to_each_other(weights: Tensor, probabilities: Tensor) -> Ints:
+def _similar_next_to_each_other(weights: Tensor, probabilities: Tensor, rules: SamplingRules) -> Ints:
     """Components ordered by the items they are likely to hold, the most frequent items first.
 
     Rounding carries its error over to the next component, so a similar one makes up for it.
     """
-    frequent = np.argsort(-(weights @ probabilities.double()).numpy(), kind="stable")[: SAMPLING.sorted_by]
+    frequent = np.argsort(-(weights @ probabilities.double()).numpy(), kind="stable")[: rules.sorted_by]
     return np.lexsort((probabilities.numpy()[:, frequent[::-1]] > 0.5).T)
 
 
@@ -163,6 +165,7 @@ def balance_records(
     keys: Ints,
     sizes: Ints,
     random: np.random.Generator,
+    rules: SamplingRules,
 ) -> Ints:
     """Exchange items between records of a component, so that pairs and triples are nearer to their expectations.
 
@@ -173,7 +176,7 @@ def balance_records(
     """
     count = int(sizes.sum())
     nothing_random = bool(((probabilities == 0) | (probabilities == 1)).all())
-    if not HAS_NUMBA or nothing_random or not 1 < count <= SAMPLING.balanced_records:
+    if not HAS_NUMBA or nothing_random or not 1 < count <= rules.balanced_records:
         return keys
     frequent = np.argsort(-(weights @ probabilities), kind="stable")
     rank = np.empty(domain.width, dtype=np.int64)
@@ -181,30 +184,34 @@ def balance_records(
     groups = np.zeros(domain.width, dtype=np.int64)
     for number, column in enumerate(domain.table_columns, start=1):
         groups[rank[column]] = number
-    chances = probabilities[:, frequent[: SAMPLING.pairs]].astype(np.float64)
+    chances = probabilities[:, frequent[: rules.pairs]].astype(np.float64)
     shares = weights[:, None] / weights.sum()
     pairs = count * (chances * shares).T @ chances
-    few = chances[:, : SAMPLING.triples]
+    few = chances[:, : rules.triples]
     triples = count * np.einsum("ca,cb,cd->abd", few * shares, few, few, optimize=True)
     rows, positions = np.divmod(np.sort(keys), domain.width)
     indptr = row_pointers(np.bincount(rows, minlength=count))
     items = rank[positions]
     exchange_items(
         indptr, items, np.cumsum(sizes) - sizes, sizes, groups,
-        -pairs, _penalty_weights(pairs, count), -triples, _penalty_weights(triples, count),
-        SAMPLING.sweeps, random.integers(2**62, size=1, dtype=np.uint64),
+        -pairs, _penalty_weights(pairs, count, rules), -triples, _penalty_weights(triples, count, rules),
+        rules.sweeps, random.integers(2**62, size=1, dtype=np.uint64),
     )  # fmt: skip
     exchanged: Ints = rows * domain.width + frequent[items]
     return exchanged
 
 
-def _penalty_weights(expected: Floats, count: int) -> Floats:
+def _penalty_weights(expected: Floats, count: int, rules: SamplingRules) -> Floats:
     """Weights of squared errors: errors are relative to the expected count, or to the least count that matters."""
-    return 1 / np.maximum(expected, SAMPLING.sanity * count) ** 2
+    return 1 / np.maximum(expected, rules.sanity * count) ** 2
 
 
 def improve_rounding(
-    expected: Floats, sizes: Ints, present: NDArray[np.bool_], random: np.random.Generator
+    expected: Floats,
+    sizes: Ints,
+    present: NDArray[np.bool_],
+    random: np.random.Generator,
+    rules: SamplingRules,
 ) -> Ints:
     """Sizes with the same total, each next to its expectation, whose counts of items and pairs have smaller errors.
 
@@ -218,7 +225,7 @@ def improve_rounding(
         return sizes
     first, second = np.triu_indices(present.shape[1])
     target = (present * expected[:, None]).T @ present
-    yardstick = np.maximum(target[first, second], SAMPLING.sanity * expected.sum())
+    yardstick = np.maximum(target[first, second], rules.sanity * expected.sum())
 
     def features(chosen: Ints) -> Floats:
         marked: Floats = (present[chosen][:, first] & present[chosen][:, second]) / yardstick
@@ -226,15 +233,15 @@ def improve_rounding(
 
     errors = ((present * (sizes - expected)[:, None]).T @ present)[first, second] / yardstick
     moves = stale = 0
-    while moves < SAMPLING.moves and stale < SAMPLING.stale_draws:
+    while moves < rules.moves and stale < rules.stale_draws:
         gain, lose = (
-            random.choice(side, min(len(side), SAMPLING.candidates // 2), replace=False) for side in (up, down)
+            random.choice(side, min(len(side), rules.candidates // 2), replace=False) for side in (up, down)
         )
         gained, lost = features(gain), features(lose)
         gain_squares, lose_squares = (gained**2).sum(axis=1), (lost**2).sum(axis=1)
         free_gain, free_lose = np.ones(len(gain), dtype=np.bool_), np.ones(len(lose), dtype=np.bool_)
         before = moves
-        while moves < SAMPLING.moves and free_gain.any() and free_lose.any():
+        while moves < rules.moves and free_gain.any() and free_lose.any():
             # Change of the squared errors if one record is taken away, and then another one added.
             removal = np.where(free_lose, lose_squares - 2 * lost @ errors, np.inf)
             off = int(removal.argmin())

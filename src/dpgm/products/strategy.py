@@ -176,9 +176,15 @@ class ProductStrategy(Strategy):
         context.progress("measure", 1, 1)
         return fit_products(measured, rules, generator=draws, device=context.device, progress=progress)
 
-    def load(self, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain) -> Products:
+    def load(
+        self,
+        architecture: Mapping[str, Any],
+        tensors: Mapping[str, Tensor],
+        domain: Domain,
+        settings: FamilySettings,
+    ) -> Products:
         """A mixture of products from an untrusted release."""
-        return Products.from_state(architecture, tensors, domain)
+        return Products.from_state(architecture, tensors, domain, _rules(settings).sampling)
 
 
 def _rules(settings: FamilySettings) -> ProductRules:

@@ -82,7 +82,7 @@ def moment_targets(
 
     # Triples and quadruples, shrunk toward the prediction of a shorter fit to the pairs.
     has_pairs = measurements.centred is not None or bool(measurements.tuples)
-    settings = _fit_settings(known, narrow, table and has_pairs, rule)
+    settings = _fit_settings(known, narrow, table and has_pairs, rules)
     start = torch.from_numpy(profile).float()
     if larger:
         pairs_only = Targets(start, tuple(targets), lengths, replace(settings, steps=settings.steps // 2))
@@ -93,9 +93,9 @@ def moment_targets(
     return Targets(start, tuple(targets), lengths, settings)
 
 
-def _fit_settings(known: ReleasedFacts, narrow: bool, entropy: bool, rule: FitRules) -> FitSettings:
+def _fit_settings(known: ReleasedFacts, narrow: bool, entropy: bool, rules: ProductRules) -> FitSettings:
     """How to fit; `entropy` for tables with pairs: the largest entropy decides what the pairs leave open."""
-    records = known.records
+    records, rule = known.records, rules.fit
     return FitSettings(
         components=component_count(known.domain.width, records, rule),
         steps=rule.steps_narrow if narrow else rule.steps_table if entropy else rule.steps,
@@ -104,6 +104,7 @@ def _fit_settings(known: ReleasedFacts, narrow: bool, entropy: bool, rule: FitRu
         misfit=rule.table_misfit if entropy else None,
         profile_rounds=rule.profile_rounds,
         descent=rule.descent,
+        sampling=rules.sampling,
     )
 
 

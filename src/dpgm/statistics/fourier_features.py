@@ -70,6 +70,7 @@ class FourierFeatures:
         kernel: Kernel = "rbf",
         phase: bool = False,
         blurred: Domain | None = None,
+        blurred_distance: float = BLURRED_DISTANCE,
     ) -> "FourierFeatures":
         """Draw the public frequencies.
 
@@ -83,6 +84,7 @@ class FourierFeatures:
             phase: the paper's map with random phases instead of cosine and sine pairs.
             blurred: a domain whose images are compared after a blur of one pixel, so that two strokes a pixel apart
                 are similar, which a plain distance misses.
+            blurred_distance: share of squared distances that the blur leaves; the features are rescaled by it.
         """
         whole(at_least=1, width=width)
         whole(at_least=2, features=features)
@@ -93,7 +95,7 @@ class FourierFeatures:
         count = features if phase else features // 2
         frequencies = _draw_frequencies(width, count, gamma, kernel, generator)
         if blurred is not None:
-            _blur_images(frequencies, blurred)
+            _blur_images(frequencies, blurred, blurred_distance)
         offsets = np.zeros(count, dtype=np.int16)
         if phase:
             offsets = _turned(torch.rand(count, generator=generator, dtype=torch.float64) * (2 * math.pi))
@@ -110,11 +112,19 @@ class FourierFeatures:
         profile: Tensor | None = None,
         kernel: Kernel = "rbf",
         phase: bool = False,
+        blurred_distance: float = BLURRED_DISTANCE,
     ) -> "FourierFeatures":
         """As `draw`, for a domain: images are blurred, and gamma is by default `default_gamma(domain, profile)`."""
         width = default_gamma(domain, profile) if gamma is None else gamma
         return cls.draw(
-            domain.width, features, width, generator=generator, kernel=kernel, phase=phase, blurred=domain
+            domain.width,
+            features,
+            width,
+            generator=generator,
+            kernel=kernel,
+            phase=phase,
+            blurred=domain,
+            blurred_distance=blurred_distance,
         )
 
     @property
@@ -215,7 +225,7 @@ def _draw_frequencies(width: int, count: int, gamma: float, kernel: Kernel, gene
     return normals * (gamma / torch.randn(count, generator=generator, dtype=torch.float64).abs())
 
 
-def _blur_images(frequencies: Tensor, domain: Domain) -> None:
+def _blur_images(frequencies: Tensor, domain: Domain, blurred_distance: float) -> None:
     """Blur frequencies (m, f) over every image, in place, which gives the kernel of blurred images.
 
     They are rescaled to preserve distances: a blur of one pixel removes about six tenths of the squared distance
@@ -226,7 +236,7 @@ def _blur_images(frequencies: Tensor, domain: Domain) -> None:
             for plane in range(start, start + field.width, shape.pixels):  # one per grey level but the first
                 image = frequencies[plane : plane + shape.pixels].view(shape.height, shape.columns, -1)
                 across = torch.einsum("ba,bcf,cd->adf", _blurring(shape.height), image, _blurring(shape.columns))
-                image.copy_(across * math.sqrt(1 / BLURRED_DISTANCE))
+                image.copy_(across * math.sqrt(1 / blurred_distance))
 
 
 def _blurring(size: int) -> Tensor:

@@ -138,4 +138,5 @@ class StatisticRules:
     read: ReadRules = field(default_factory=ReadRules)
 
 
+SHRINK_RULES = ShrinkRules()
 STATISTIC_RULES = StatisticRules()

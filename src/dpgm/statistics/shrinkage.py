@@ -10,12 +10,10 @@ numbers of either sign. Post-processing: only released values enter.
 import numpy as np
 
 from dpgm.arrays import Floats
-from dpgm.statistics.rules import STATISTIC_RULES, ShrinkRules
-
-_RULES = STATISTIC_RULES.read.shrink
+from dpgm.statistics.rules import SHRINK_RULES, ShrinkRules
 
 
-def shrink(noisy: Floats, std: float, expected: Floats, rules: ShrinkRules = _RULES) -> tuple[Floats, Floats]:
+def shrink(noisy: Floats, std: float, expected: Floats, rules: ShrinkRules = SHRINK_RULES) -> tuple[Floats, Floats]:
     """Posterior mean and standard deviation of counts with noise of `std` and positive expectations."""
     mean, deviation = np.empty_like(noisy), np.empty_like(noisy)
     lifts = np.concatenate([[0.0], np.geomspace(rules.least_lift, rules.most_lift, rules.lifts)])
@@ -32,7 +30,7 @@ def shrink(noisy: Floats, std: float, expected: Floats, rules: ShrinkRules = _RU
     return mean, deviation
 
 
-def shrink_alone(noisy: Floats, std: float | Floats, rules: ShrinkRules = _RULES) -> tuple[Floats, Floats]:
+def shrink_alone(noisy: Floats, std: float | Floats, rules: ShrinkRules = SHRINK_RULES) -> tuple[Floats, Floats]:
     """Posterior mean and standard deviation of counts without expectations; `std` is common, or one per count."""
     std = np.maximum(std, 1e-12)
     least = float(np.min(std))
@@ -44,7 +42,7 @@ def shrink_alone(noisy: Floats, std: float | Floats, rules: ShrinkRules = _RULES
 
 
 def shrink_signed(
-    noisy: Floats, std: float, expected: Floats, scale: Floats, rules: ShrinkRules = _RULES
+    noisy: Floats, std: float, expected: Floats, scale: Floats, rules: ShrinkRules = SHRINK_RULES
 ) -> tuple[Floats, Floats]:
     """The same for numbers of either sign, normal around their expectations with unknown multiples of `scale`."""
     spreads = np.geomspace(rules.least_spread, rules.most_spread, rules.spreads)

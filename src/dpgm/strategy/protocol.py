@@ -185,6 +185,9 @@ class ProductMixture(Protocol):
     def probabilities(self) -> Tensor:
         """(k, m) probability of every position in every component."""
 
+    def with_components(self, weights: Tensor, probabilities: Tensor) -> "Generator":
+        """A mixture of other components, sampled in the same way."""
+
 
 class Generator(Protocol):
     """A fitted generator: tensors and a description, computed from noisy values only.
@@ -265,8 +268,18 @@ class Strategy(Protocol):
     ) -> Generator:
         """Measure and train through the gateway; the result is post-processing of noisy values."""
 
-    def load(self, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain) -> Generator:
-        """A generator from the parts of an untrusted release; raises ArtefactError unless all are valid."""
+    def load(
+        self,
+        architecture: Mapping[str, Any],
+        tensors: Mapping[str, Tensor],
+        domain: Domain,
+        settings: FamilySettings,
+    ) -> Generator:
+        """A generator from the parts of an untrusted release, and the settings that its certificate states.
+
+        Raises:
+            ArtefactError: a part is not valid.
+        """
 
 
 # -- the parts of an untrusted release ----------------------------------------------------------

@@ -18,7 +18,7 @@ import functools
 import hashlib
 import json
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -141,8 +141,11 @@ class Books:
 
     # -- the fit -------------------------------------------------------------------------------------------
 
-    def gateway(self, randomness: Randomness) -> Gateway:
-        """The gateway to the rows: it allows what the plan pays for, less what earlier processes have spent."""
+    def gateway(self, randomness: Randomness, kind: "Callable[..., CheckpointedGateway] | None" = None) -> Gateway:
+        """The gateway to the rows: it allows what the plan pays for, less what earlier processes have spent.
+
+        `kind` makes the gateway of a fit that is not finished, by default a `CheckpointedGateway`.
+        """
         plan, saved = self._plan, self.checkpoint
         first_row = parallel.first_row(len(self._records))
         sources, private = _sources_of_all(randomness.names_used or {randomness.name}, randomness.private)
@@ -155,7 +158,7 @@ class Books:
                 saved.note_sources(sources, private)
             spent = saved.lost | {m.name: saved.steps_charged for m in plan.mechanisms if m.sample is not None}
             already_spent = [replace(m, count=spent[m.name]) for m in plan.mechanisms if spent.get(m.name)]
-        make = Gateway if saved is None else functools.partial(CheckpointedGateway, checkpoint=saved)
+        make = Gateway if saved is None else functools.partial(kind or CheckpointedGateway, checkpoint=saved)
         return make(
             self._records,
             randomness=randomness,
@@ -183,7 +186,7 @@ class Books:
     def finished(self, domain: Domain) -> Generator | None:
         """The model that an earlier process finished without writing its release; None if there is none."""
         model = None if self.checkpoint is None else self.checkpoint.model()
-        return None if model is None else rebuild(*model, domain)
+        return None if model is None else rebuild(*model, domain, self._plan.settings.family)
 
     def commit(self, gateway: Gateway, generator: Generator) -> LedgerMark | None:
         """Check that all of the plan ran, save the model and commit the ledger's entry; returns the ledger's mark."""

@@ -34,7 +34,6 @@ from dpgm.data.conditions import (
 )
 from dpgm.data.domain import Domain, Field
 from dpgm.errors import UsageError
-from dpgm.products.model import Products
 from dpgm.strategy.protocol import Generator, ProductMixture
 
 Where: TypeAlias = str | Sequence[str] | Mapping[str, Any]
@@ -91,7 +90,7 @@ def condition_generator(
     return (generator, 1.0, False) if made is None else (made, chance, exact)
 
 
-def conditioned(products: ProductMixture, boxes: Sequence[Box]) -> tuple[Products | None, float]:
+def conditioned(products: ProductMixture, boxes: Sequence[Box]) -> tuple[Generator | None, float]:
     """The mixture conditioned on a union of disjoint boxes, and the probability of the union.
 
     The mixture is None if that probability is 0, or if the mixture would not fit into memory (then the probability is
@@ -106,7 +105,7 @@ def conditioned(products: ProductMixture, boxes: Sequence[Box]) -> tuple[Product
         return None, math.nan
     weights = torch.cat([one[at] for one, at in zip(inside, chosen, strict=True)])
     parts = torch.cat([_restricted(products, box, at) for box, at in zip(boxes, chosen, strict=True)])
-    return Products(products.domain, weights / weights.sum(), parts), total
+    return products.with_components(weights / weights.sum(), parts), total
 
 
 def _places(products: ProductMixture) -> dict[str, tuple[int, int]]:

@@ -17,11 +17,11 @@ import torch
 from dpgm import __version__
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import domain_to_plain
+from dpgm.data.formats import located
 from dpgm.data.formats.opening import Input, locate
 from dpgm.data.layouts import Source
 from dpgm.data.read.declared import Paths
 from dpgm.data.read.options import ReadOptions
-from dpgm.data.read.readers import parts_of
 from dpgm.data.records import Records
 from dpgm.errors import InputError, UsageError
 from dpgm.kernels import parallel
@@ -83,7 +83,7 @@ def reading_together(
         yield
         return
     with all_or_none():
-        files = [locate(one, options.member) for one in parts_of(path)]
+        files = located(path, options.member)
         files += [] if options.labels is None else [locate(options.labels)]
         before = _marks(files)
     compared = {one.name: getattr(options, one.name) for one in fields(options) if one.name not in _NOT_COMPARED}

@@ -21,6 +21,9 @@ KINDS_JUDGED = (
     "Kinds of columns (whole numbers, places of decimals, units of time, whether values may be missing and how that is"
     " written, words for true and false) were judged by the rows, and are treated as public."
 )
+SEVERAL_PLACES = (
+    "The rows were in several places, and the custodian declared that nobody's rows are in more than one of them."
+)
 LOOKED = (
     "Settings were chosen after looking: an earlier release had been compared with the data. The promise does not cover"
     " what that choice tells."
@@ -28,7 +31,15 @@ LOOKED = (
 SEEDED = "NOT PRIVATE: made with a seeded generator."
 
 MADE_IN_MEMORY = Source("row", items_assumed_public=False, shape="basket")  # records not read from a file
-STATEMENTS = (PUBLIC, PUBLIC_OPEN, PER_ROW, ITEMS_ASSUMED_PUBLIC, DOMAIN_ASSUMED_PUBLIC, KINDS_JUDGED)
+STATEMENTS = (
+    PUBLIC,
+    PUBLIC_OPEN,
+    PER_ROW,
+    ITEMS_ASSUMED_PUBLIC,
+    DOMAIN_ASSUMED_PUBLIC,
+    KINDS_JUDGED,
+    SEVERAL_PLACES,
+)
 
 
 def several_rows(rows: int) -> str:
@@ -92,11 +103,11 @@ def _template() -> jinja2.Template:
     environment = jinja2.Environment(
         trim_blocks=True, keep_trailing_newline=True
     )  # Markdown, not HTML: no escaping
-    environment.filters["plain"] = _plain
+    environment.filters["plain"] = plain_markdown
     return environment.from_string(resources.files("dpgm.synthesis").joinpath("readme.j2").read_text("utf-8"))
 
 
-def _plain(name: str) -> str:
+def plain_markdown(name: str) -> str:
     """A name on one line, with the marks of Markdown and HTML escaped."""
     printable = "".join(character if character.isprintable() else "?" for character in name)
     return "".join(f"\\{character}" if character in "\\`*_[]<>#|&!" else character for character in printable)

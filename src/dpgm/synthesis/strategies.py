@@ -16,7 +16,7 @@ from dpgm.mechanisms.gateway import Gateway
 from dpgm.networks.strategy import RBMS, VAES
 from dpgm.products.strategy import PRODUCTS
 from dpgm.strategy.protocol import FitPlan, Generator, RunContext, Strategy
-from dpgm.strategy.settings import Config
+from dpgm.strategy.settings import Config, FamilySettings
 
 STRATEGIES: tuple[Strategy, ...] = (IMAGES, PRODUCTS, VAES, RBMS, INDEPENDENT_STRATEGY, MWEM)
 
@@ -80,9 +80,19 @@ def fit_generator(
     return strategy_of(plan.settings.model).fit(gateway, plan, domain, draws=draws, context=context)
 
 
-def rebuild(kind: str, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain) -> Generator:
-    """A generator from the parts of a release; its family checks every name, shape and value."""
+def rebuild(
+    kind: str,
+    architecture: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
+    domain: Domain,
+    settings: FamilySettings | None = None,
+) -> Generator:
+    """A generator from the parts of a release; its family checks every name, shape and value.
+
+    Without valid `settings` of its family, which only a release that does not verify lacks, those of this version hold.
+    """
     for strategy in STRATEGIES:
         if strategy.name == kind:
-            return strategy.load(architecture, tensors, domain)
+            own = settings if isinstance(settings, strategy.settings_type) else strategy.settings_type()
+            return strategy.load(architecture, tensors, domain, own)
     raise ArtefactError(f"the release holds a generator of the unknown kind {kind!r}; update dpgm.")

@@ -21,9 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
-from dpgm import __version__
-from dpgm.data.domain import Domain
-from dpgm.data.domain_file import DomainLike, as_domain, domain_to_plain
+from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.layouts import Source
 from dpgm.data.read.frames import FrameRecords, read_frame
 from dpgm.data.read.keywords import FileKeywords, ReadKeywords
@@ -35,26 +33,23 @@ from dpgm.errors import NotFittedError, UsageError
 from dpgm.kernels import parallel
 from dpgm.kernels.agreement import agree, all_or_none
 from dpgm.kernels.devices import full_precision
-from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import Randomness, SystemRandomness
 from dpgm.notebook import html_table
-from dpgm.privacy.accountant import ACCOUNTANT, cost, replace_one_epsilon
-from dpgm.privacy.certificate import About, Certificate, LedgerMark
+from dpgm.privacy.certificate import About
+from dpgm.privacy.keys import read_private_key
 from dpgm.privacy.ledger import Ledger
-from dpgm.privacy.odds import odds
-from dpgm.privacy.signatures import read_private_key
-from dpgm.strategy.protocol import Generator, Progress, RunContext, reporting
+from dpgm.strategy.protocol import Progress, RunContext, reporting
 from dpgm.strategy.settings import Config, Preset
 from dpgm.synthesis.books import Books
+from dpgm.synthesis.certified_fit import certify, discover_and_fit
 from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.conditioning import Where
-from dpgm.synthesis.domain_discovery import discover_domain, discovery_statements
 from dpgm.synthesis.joint import facts_of_fit, plan_of_first, refuse_same_rows
 from dpgm.synthesis.memory import check_memory
 from dpgm.synthesis.plan import Plan, make_plan
-from dpgm.synthesis.readme import LOOKED, MADE_IN_MEMORY, SEEDED, statements_of
+from dpgm.synthesis.readme import LOOKED, MADE_IN_MEMORY
 from dpgm.synthesis.release import Release
-from dpgm.synthesis.strategies import check_model, fit_generator
+from dpgm.synthesis.strategies import check_model
 from dpgm.validation import near
 
 
@@ -116,6 +111,9 @@ class Synthesizer:
         *,
         person: str | None = None,
         item: str | None = None,
+        time: str | None = None,
+        period: str | None = None,
+        persons: Any = None,
         rows_per_person: int | None = None,
         discover: bool = False,
         public: Records | None = None,
@@ -138,6 +136,9 @@ class Synthesizer:
             person: the column of a frame or file that identifies persons. With `item`, rows of a person are grouped
                 into one record; without, every row must be another person unless `rows_per_person` is given.
             item: the column of items: one item per row with `person`, a list of items per row without.
+            time: the column of times (long), or of lists of times, by which the items of a person are a sequence.
+            period: sequences without a domain: the public period of their times, such as 2024-03-01..2024-03-31.
+            persons: sequences: a second frame or file with the attributes of persons, one row each.
             rows_per_person: the most rows of a person that are used, chosen at random and in secret: the guarantee
                 covers all of them together, and the noise grows with this number.
             discover: take names and types of a frame's columns as public, and find all values privately. Where pandas
@@ -157,7 +158,8 @@ class Synthesizer:
             progress: True for lines on stderr, or a function of (stage, done, total).
             **reading: how a file is read, as `read_records` takes it, such as `shape="basket"`.
         """
-        named = {"person": person, "item": item, "rows_per_person": rows_per_person, "discover": discover}
+        named = {"person": person, "item": item, "time": time, "period": period, "persons": persons}
+        named |= {"rows_per_person": rows_per_person, "discover": discover}
         with parallel.sharing(together), ExitStack() as settings:
             with all_or_none():
                 _check_options(person, checkpoint, resume)
@@ -176,10 +178,10 @@ class Synthesizer:
             plan = self._plan_for(records, source.rows_per_person, plan, checkpoint if resume else None)
             with Books.open(plan, records, ledger=ledger, checkpoint=checkpoint, resume=resume) as books:
                 gateway = books.gateway(randomness)
-                domain, generator = _discover_and_fit(gateway, books, plan, records.domain, context)
+                domain, generator = discover_and_fit(gateway, books, plan, records.domain, context)
                 mark = books.commit(gateway, generator)
             statements = (LOOKED,) if after_looking else ()
-            certificate = _certify(plan, books, gateway, generator, source, records.domain, mark, statements)
+            certificate = certify(plan, books, gateway, generator, source, records.domain, mark, statements)
             certificate = replace(certificate, about=about or About())
         if source.layout is not None:
             domain = replace(domain, layout=source.layout)
@@ -195,6 +197,8 @@ class Synthesizer:
         own = {"domain", "memory"} & {*reading}
         if own:
             raise UsageError(f"`{min(own)}` is an argument of `Synthesizer(...)`, not of `fit`; give it there.")
+        if isinstance(data, Records) and not reading and not any(named.values()):
+            return FrameRecords(data, None)
         if not isinstance(data, (str, os.PathLike)):
             if reading:
                 raise UsageError(
@@ -355,62 +359,6 @@ def _source_of(read: FrameRecords, source: Source | None, *, resume: bool) -> So
             " another folder, which costs the budget again."
         )
     return source
-
-
-def _discover_and_fit(
-    gateway: Gateway, books: Books, plan: Plan, domain: Domain, context: RunContext
-) -> tuple[Domain, Generator]:
-    """The closed domain, and the generator of the plan's family: as an earlier process saved it, or fitted now."""
-    if domain.is_open:
-        context.progress("discover", 0, 1)
-    discovered = discover_domain(books.discovery_gateway(gateway), plan, domain)
-    if domain.is_open:
-        context.progress("discover", 1, 1)
-    if parallel.is_parallel():
-        agree({"the values that were found": domain_to_plain(discovered.domain)})
-    generator = books.finished(discovered.domain)
-    if generator is None:
-        draws = books.draws(gateway.randomness)
-        context = replace(context, checkpoint=books.checkpoint, pilot=discovered.sums)
-        generator = fit_generator(gateway, plan, discovered.domain, draws=draws, context=context)
-    return discovered.domain, generator
-
-
-def _certify(
-    plan: Plan,
-    books: Books,
-    gateway: Gateway,
-    generator: Generator,
-    source: Source,
-    domain: Domain,
-    mark: LedgerMark | None,
-    statements: tuple[str, ...],
-) -> Certificate:
-    """The certificate: what ran, what it cost, and where all processes of the fit took their noise from."""
-    noise_sources, private = books.noise_sources(gateway.randomness)
-    spent = cost(gateway.spent, plan.delta)
-    return Certificate(
-        epsilon=spent.epsilon,
-        delta=plan.delta,
-        adjacency=plan.adjacency,
-        epsilon_replace_one=replace_one_epsilon(gateway.spent, plan.delta),
-        unit=source.unit,
-        records=plan.records,
-        planned=plan.mechanisms,
-        mechanisms=gateway.spent,
-        accountant=ACCOUNTANT,
-        randomness="; ".join(sorted(noise_sources)),
-        private=private,
-        software=f"dpgm {__version__}",
-        model={"kind": generator.kind} | generator.architecture,
-        files={},
-        warnings=() if private else (SEEDED,),
-        statements=statements_of(source, discovery_statements(domain, plan.delta, plan.settings.discovery), domain)
-        + statements,
-        plan=plan.public_numbers(domain),
-        odds=odds(gateway.spent, plan.delta),
-        ledger=mark,
-    )
 
 
 def choose_device(device: str) -> str:

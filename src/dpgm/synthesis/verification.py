@@ -29,8 +29,8 @@ from dpgm.privacy.certificate import (
     read_certificate,
 )
 from dpgm.privacy.events import Adjacency
+from dpgm.privacy.keys import key_fingerprint, read_public_key
 from dpgm.privacy.odds import odds
-from dpgm.privacy.signatures import key_fingerprint, read_public_key
 from dpgm.privacy.strict_json import strict_json
 from dpgm.privacy.untrusted_files import ReleaseFolder
 from dpgm.strategy.protocol import Generator
@@ -452,5 +452,9 @@ def _generator_check(
 def open_generator(folder: ReleaseFolder, certificate: Certificate, domain: Domain) -> Generator:
     """The generator in an untrusted folder; raises ArtefactError if it is not valid."""
     tensors = read_tensors(folder.read(MODEL_NAME, LARGEST_FILES[MODEL_NAME]), MODEL_NAME)
+    try:
+        settings = plan_of(certificate).settings.family
+    except UsageError:
+        settings = None
     architecture = dict(certificate.model)
-    return rebuild(str(architecture.get("kind")), architecture, tensors, domain)
+    return rebuild(str(architecture.get("kind")), architecture, tensors, domain, settings)

@@ -44,14 +44,14 @@ class PoolFeatures(Protocol):
 class Released:
     """The noisy sums of one statistic, with the same statistic on the pool.
 
-    `std` is the standard deviation of the noise: of all numbers, or of each. The larger `ridge`, the further the tilt
-    may stay from the noisy values.
+    `std` is the standard deviation of the noise: of all numbers, or of each. The larger `ridge`, of all or of each, the
+    further the tilt may stay from the noisy values.
     """
 
     features: PoolFeatures
     values: Tensor
     std: float | Tensor
-    ridge: float
+    ridge: float | Tensor
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def tilt(
     """
     values = torch.cat([one.values.double().flatten() for one in released])
     stds = torch.cat([_stds(one) for one in released])
-    ridges = torch.cat([torch.full((one.values.numel(),), one.ridge, dtype=torch.float64) for one in released])
+    ridges = torch.cat([_each(one.ridge, one) for one in released])
     sizes = [one.values.numel() for one in released]
     base = log_base.double()
     first = torch.zeros_like(values) if start is None else torch.cat([one.double().flatten() for one in start])
@@ -139,5 +139,8 @@ def _log_weights(released: Sequence[Released], parameters: Sequence[Tensor], bas
 
 
 def _stds(released: Released) -> Tensor:
-    given = torch.as_tensor(released.std, dtype=torch.float64).clamp(min=_LEAST_STD)
-    return given.expand(released.values.shape).flatten()
+    return _each(released.std, released).clamp(min=_LEAST_STD)
+
+
+def _each(given: float | Tensor, released: Released) -> Tensor:
+    return torch.as_tensor(given, dtype=torch.float64).expand(released.values.shape).flatten()

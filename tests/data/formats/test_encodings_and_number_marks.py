@@ -274,7 +274,7 @@ def test_formats_that_are_only_read_are_not_written(tmp_path):
 
 @pytest.mark.parametrize("ending", [".json", ".xlsx"])
 def test_inspect_drafts_arrays_and_workbooks(tmp_path, ending):
-    from dpgm.data.inspect.inspection import inspect_file
+    from dpgm.data.inspection import inspect_file
 
     path = tmp_path / f"x{ending}"
     if ending == ".json":

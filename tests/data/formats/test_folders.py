@@ -8,7 +8,7 @@ import pytest
 
 import dpgm
 from dpgm.cli.app import load_commands, run
-from dpgm.data.inspect.inspection import inspect_file
+from dpgm.data.inspection import inspect_file
 from dpgm.data.person_columns import named_like_persons
 from dpgm.data.read.readers import read_source
 from dpgm.errors import PrivacyWarning, UsageError

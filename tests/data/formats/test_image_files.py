@@ -7,7 +7,7 @@ import pytest
 from PIL import Image as Pillow
 
 from dpgm.data.domain import Categorical, Domain, Image
-from dpgm.data.inspect.inspection import inspect_file
+from dpgm.data.inspection import inspect_file
 from dpgm.data.read.readers import read_records
 from dpgm.data.records import grey_levels
 from dpgm.data.writers import write_records

@@ -9,7 +9,7 @@ import scipy.sparse
 
 import dpgm
 from dpgm.data.domain import Categorical, Domain, Image, Numeric
-from dpgm.data.inspect.inspection import inspect_file
+from dpgm.data.inspection import inspect_file
 from dpgm.data.read.frames import read_frame
 from dpgm.errors import InputError, UsageError
 

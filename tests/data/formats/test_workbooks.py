@@ -8,7 +8,7 @@ import pyarrow.compute
 import pytest
 
 import dpgm
-from dpgm.data.inspect.inspection import inspect_file
+from dpgm.data.inspection import inspect_file
 from dpgm.errors import InputError
 
 openpyxl = pytest.importorskip("openpyxl")

@@ -11,7 +11,7 @@ import dpgm
 from dpgm.cli.app import load_commands, run
 from dpgm.data.domain import Boolean, Domain, ItemSet
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
-from dpgm.data.inspect.inspection import inspect_file
+from dpgm.data.inspection import inspect_file
 from dpgm.data.read.readers import read_records
 from dpgm.data.records import Records
 from dpgm.data.writers import write_records
@@ -167,7 +167,7 @@ def test_item_sets_are_written_to_workbooks_in_every_shape(tmp_path, shape):
 
 
 def test_a_sheet_that_is_full_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("dpgm.data.writers._SHEET_ROWS", 3)
+    monkeypatch.setattr("dpgm.data.formats.excel._SHEET_ROWS", 3)
     records = Records.from_lists([[0], [1], [2]], Domain.of_items(3))
     with pytest.raises(UsageError, match=r"room for 2 rows of data; write \.csv"):
         records.write(tmp_path / "t.xlsx")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpgm.data.domain import Domain
-from dpgm.data.inspect.inspection import inspect_file
+from dpgm.data.inspection import inspect_file
 from dpgm.data.read.readers import read_records
 
 RNG = np.random.default_rng(0)

@@ -9,7 +9,7 @@ from data_strategies import random_records
 from dpgm.cli.app import load_commands, run
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import load_domain, save_domain
-from dpgm.data.inspect.inspection import held_by_one, inspect_file
+from dpgm.data.inspection import held_by_one, inspect_file
 from dpgm.data.read.readers import read_records
 from dpgm.data.records import Records
 from dpgm.errors import UsageError

@@ -12,7 +12,7 @@ import dpgm
 from dpgm.cli.app import run
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
 from dpgm.data.inspect.hints import joining_mark
-from dpgm.data.inspect.inspection import inspect_file
+from dpgm.data.inspection import inspect_file
 from dpgm.errors import UsageError
 from dpgm.mechanisms.randomness import SeededRandomness
 

@@ -8,7 +8,7 @@ from data_strategies import random_records
 from dpgm.cli.app import run
 from dpgm.data.domain import Categorical, Numeric
 from dpgm.data.domain_file import load_domain
-from dpgm.data.inspect.inspection import inspect_file
+from dpgm.data.inspection import inspect_file
 from dpgm.errors import InputError, UsageError
 
 

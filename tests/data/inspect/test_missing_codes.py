@@ -10,7 +10,7 @@ from dpgm.cli.app import load_commands, run
 from dpgm.data.domain import Boolean, Categorical, Domain, Numeric
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain, load_domain
 from dpgm.data.inspect.hints import survey_codes, unknown_codes
-from dpgm.data.inspect.inspection import inspect_file
+from dpgm.data.inspection import inspect_file
 from dpgm.data.read.frames import as_records
 from dpgm.data.read.readers import read_records
 from dpgm.errors import UsageError

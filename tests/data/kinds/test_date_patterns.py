@@ -12,7 +12,7 @@ import dpgm
 from discovery_data import discovered
 from dpgm.data.domain import Categorical, Date, DateTime, Domain
 from dpgm.data.domain_file import domain_from_plain, domain_to_plain
-from dpgm.data.inspect.inspection import inspect_file
+from dpgm.data.inspection import inspect_file
 from dpgm.data.read.frames import as_records
 from dpgm.synthesis.verification import _check_discovered
 

@@ -61,7 +61,7 @@ def test_a_column_of_lists_is_named_and_one_that_is_not_named_is_refused_with_a_
     assert (len(found), found.domain.fields[0].kind) == (2, "items")
     with pytest.raises(InputError, match="`item` names it"):
         read_frame(visits, discover=True)
-    with pytest.raises(UsageError, match=r"no column 'place' .*; it has 'places'"):
+    with pytest.raises(InputError, match=r"no column 'place' for `item` \(did you mean places\?\)"):
         read_frame(visits, item="place", discover=True)
 
 

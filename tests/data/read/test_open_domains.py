@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpgm.data.domain import Boolean, Categorical, Domain, Ignored, ItemSet, Numeric
-from dpgm.data.inspect.inspection import draft_frame, inspect_file
+from dpgm.data.inspection import draft_frame, inspect_file
 from dpgm.data.open_records import OpenRecords
 from dpgm.data.read.frames import read_frame
 from dpgm.data.read.readers import domain_of_schema, read_records, read_source
@@ -90,10 +90,8 @@ def test_contradicting_options_are_refused(tmp_path):
 
 def test_parts_with_different_vocabularies_are_concatenated():
     domain = Domain((ItemSet("items", discover=True),))
-    from dpgm.data.records import Records
-
-    first = OpenRecords.of_sets(Records.from_lists([[0, 1]], Domain.of_items(["a", "b"])), domain)
-    second = OpenRecords.of_sets(Records.from_lists([[1], [0]], Domain.of_items(["b", "c"])), domain)
+    first = read_frame(pa.table({"items": [["a", "b"]]}), domain).records
+    second = read_frame(pa.table({"items": [["c"], ["b"]]}), domain).records
     joined = concatenate([first, second])
     joined.check()
     assert labels_per_record(joined) == [["a", "b"], ["c"], ["b"]]

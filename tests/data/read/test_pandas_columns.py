@@ -13,7 +13,7 @@ import pytest
 
 import metamorphic
 from dpgm.data.domain import Categorical, Domain, ItemSet
-from dpgm.data.inspect.inspection import draft_frame
+from dpgm.data.inspection import draft_frame
 from dpgm.data.read.frames import as_records, frame_schema, read_frame
 from dpgm.data.read.pandas_columns import has_fixed_type
 from dpgm.errors import InputError

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpgm.data.domain import Categorical, Domain, ItemSet, Numeric
-from dpgm.data.inspect.inspection import inspect_file
+from dpgm.data.inspection import inspect_file
 from dpgm.data.read.frames import as_records
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.read.readers import read_records

@@ -22,13 +22,24 @@ def test_no_row_changes_another(name, tmp_path):
 
 
 def test_every_format_and_shape_has_a_case():
-    from dpgm.data.formats import _ENDINGS, FORMATS, format_of
+    from dpgm.data.formats import FORMATS, by_ending
 
-    read = {
-        case.options.get("format") or format_of(f"x{case.ending}").name for case in CASES.values() if case.ending
-    }
-    assert read == set(FORMATS) == set(_ENDINGS.values())
-    for word in ("basket", "long", "wide", "table", "pandas", "category", "polars", "arrow", "numpy", "scipy"):
+    files = [case for case in CASES.values() if case.ending]
+    read = {case.options.get("format") or by_ending(f"x{case.ending}").format.name for case in files}
+    assert read == {one.name for one in FORMATS}
+    for word in (
+        "basket",
+        "long",
+        "events",
+        "wide",
+        "table",
+        "pandas",
+        "category",
+        "polars",
+        "arrow",
+        "numpy",
+        "scipy",
+    ):
         assert any(word in name for name in CASES)
 
 
@@ -64,7 +75,7 @@ def inferred_categories(series, place, read):
         return read(series.astype(object).tolist(), place)
 
 
-def fast_then_slow(series, name, read, *, fixed=True):
+def fast_then_slow(series, name, how):
     """A bug: all objects are read in another way if one of them is no text."""
     import pyarrow as pa
 
@@ -74,11 +85,35 @@ def fast_then_slow(series, name, read, *, fixed=True):
         return pa.array([repr(value) for value in series])
 
 
+def as_numbered(codes, vocabulary):
+    """A bug: items at the same time are sorted by who had them first, in the whole file."""
+    import numpy as np
+
+    return codes, np.arange(len(vocabulary))
+
+
+def as_they_come(people, times, ranks):
+    """A bug: the events of a person keep the order of the file."""
+    import numpy as np
+
+    return np.argsort(people, kind="stable")
+
+
+def rows_as_they_come(table, people, items, times):
+    """A bug: an attribute is that of the first row in the file, not of the first in time."""
+    import numpy as np
+
+    return np.arange(len(people)), np.arange(len(people))
+
+
 @pytest.mark.parametrize(
     ("target", "fault", "name"),
     [
+        ("dpgm.data.kinds.sequence.name_ranks", as_numbered, "events.csv without a domain"),
+        ("dpgm.data.kinds.sequence.in_order", as_they_come, "events.csv"),
+        ("dpgm.data.read.event_rows._EventTable._runs", rows_as_they_come, "events.csv"),
         ("dpgm.data.read.pandas_columns._categories", inferred_categories, "open pandas table of categories"),
-        ("dpgm.data.read.pandas_columns._converted", fast_then_slow, "open pandas odd objects"),
+        ("dpgm.data.read.pandas_columns._column", fast_then_slow, "open pandas odd objects"),
         ("dpgm.data.values._float_texts", whole_column, "table parquet doubles"),
         ("dpgm.data.values._float_texts", whole_column, "long parquet doubles"),
         ("dpgm.data.formats.item_lines.plain_cells", numbers_again, "basket.csv texts"),

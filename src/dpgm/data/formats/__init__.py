@@ -1,82 +1,195 @@
-"""The file formats: what each is called, and by which endings it is known."""
+"""File formats, one per module, and their list: all that reads or writes a file finds its format here.
+
+To add a format, write a subclass of `Format` and a line in `FORMATS`. Nobody outside this package asks which format a
+file has; what differs between formats is a method or an attribute of the format.
+"""
 
 import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from dpgm.errors import UsageError
+from dpgm.data.domain import Domain
+from dpgm.data.formats.base import NEEDS, Format, Guess
+from dpgm.data.formats.delimited import Delimited
+from dpgm.data.formats.excel import Workbook
+from dpgm.data.formats.idx import Idx
+from dpgm.data.formats.item_lines import ItemLines
+from dpgm.data.formats.json_lines import JsonArray, JsonLines
+from dpgm.data.formats.matrices import Npy, Npz
+from dpgm.data.formats.opening import Input, listing, locate
+from dpgm.data.formats.parquet import Parquet
+from dpgm.data.formats.pictures import PictureFolder
+from dpgm.errors import InputError, UsageError
 from dpgm.validation import near
 
-FORMATS = ("parquet", "csv", "tsv", "jsonl", "json", "xlsx", "fimi", "npz", "npy", "idx", "png")
+if TYPE_CHECKING:
+    from dpgm.data.read.declared import Paths
+    from dpgm.data.read.options import ReadOptions
 
-_ENDINGS = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".data": "csv",  # the UCI archive's names for comma-separated text
-    ".test": "csv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "json",
-    ".xlsx": "xlsx",
-    ".dat": "fimi",
-    ".npz": "npz",
-    ".npy": "npy",
-    ".idx": "idx",
-    "-ubyte": "idx",
-    ".png": "png",
-}
-_READ_ENDINGS = (
-    ".parquet .csv .tsv .jsonl .json .xlsx .dat .npz .npy .idx -ubyte (text also with .gz, or in a .zip), or a folder"
-    " of images"
+__all__ = [
+    "FORMATS",
+    "Format",
+    "Guess",
+    "Named",
+    "format_named",
+    "format_of",
+    "format_to_write",
+    "located",
+    "parts_of",
+]
+
+FORMATS: tuple[Format, ...] = (
+    Parquet("parquet", (".parquet",), (".pq",)),
+    Delimited(
+        "csv", (".csv",), (".data", ".test")
+    ),  # the last two are the UCI archive's names for comma-separated text
+    Delimited("tsv", (".tsv",), separator="\t"),
+    JsonLines("jsonl", (".jsonl",), (".ndjson",)),
+    JsonArray("json", (".json",)),
+    Workbook("xlsx", (".xlsx",)),
+    ItemLines("fimi", (".dat",)),
+    Npz("npz", (".npz",)),
+    Npy("npy", (".npy",)),
+    Idx("idx", (".idx", "-ubyte")),
+    PictureFolder("png", (), (".png",)),
 )
-_WRITTEN_ENDINGS = (
-    ".parquet .csv .tsv .jsonl .xlsx .dat .npz .npy .idx (text also with .gz); images: a folder (no ending)"
-)
+_ANYTHING_ELSE = "csv"  # what data without a name are that begin like no other format
 _TEXT_FILE = (
     "a .txt file may hold anything, so say what it holds: `format='csv'` (cells; `separator` for what is between them,"
     " `shape='basket'` for lines of items) or `format='fimi'` (item numbers with blanks between them)"
 )
 _DATABASES = (".sqlite", ".sqlite3", ".db", ".db3", ".duckdb")
-_SELF_CONTAINED = ("xlsx", "parquet", "npz", "npy", "png")
 
 
 @dataclass(frozen=True)
-class FileFormat:
-    """The format of a file, and whether it is compressed."""
+class Named:
+    """The format that a file has by its name, and whether it is compressed."""
 
-    name: str
+    format: Format
     gzip: bool = False
 
 
-def format_of(path: str | os.PathLike[str], format: str | None = None, *, written: bool = False) -> FileFormat:
-    """The format of a file: as given, otherwise by the ending of its name. `written` selects the error message.
+def format_named(name: str) -> Format:
+    """The format of that name; refuses an unknown one."""
+    names = [one.name for one in FORMATS]
+    if name not in names:
+        raise UsageError(f"`format` must be one of {', '.join(names)}; got {name!r}{near(name, names)}.")
+    return FORMATS[names.index(name)]
 
-    >>> format_of("visits.csv.gz")
-    FileFormat(name='csv', gzip=True)
+
+def by_ending(path: str | os.PathLike[str], stated: str | None = None) -> Named | None:
+    """The format that is stated, or has the ending of the file; None if no format has.
+
+    >>> found = by_ending("visits.csv.gz")
+    >>> found.format.name, found.gzip
+    ('csv', True)
     """
     name = os.path.basename(os.fspath(path)).lower()
-    gzipped = name.endswith(".gz")
-    stem = name.removesuffix(".gz")
-    if format is not None:
-        if format not in FORMATS:
-            raise UsageError(
-                f"`format` must be one of {', '.join(FORMATS)}; got {format!r}{near(format, FORMATS)}."
-            )
-        return FileFormat(format, gzipped)
-    for ending, known in _ENDINGS.items():
-        if stem.endswith(ending):
-            if gzipped and known in _SELF_CONTAINED:
-                break
-            return FileFormat(known, gzipped)
-    if written:
-        raise UsageError(f"{os.fspath(path)}: no format has this ending; write one of {_WRITTEN_ENDINGS}.")
+    stem, gzipped = name.removesuffix(".gz"), name.endswith(".gz")
+    if stated is not None:
+        return Named(format_named(stated), gzipped)
+    for one in FORMATS:
+        if stem.endswith((*one.endings, *one.other_endings)) and not (gzipped and one.packed):
+            return Named(one, gzipped)
+    return None
+
+
+def format_of(source: Input, options: "ReadOptions") -> Format:
+    """The format of a file or folder to read: as stated, otherwise by its name."""
+    if source.path.is_dir():
+        found = next((one for one in FORMATS if one.holds(source.path)), None)
+        if found is None:
+            raise InputError(f"{source}: is a folder; name a file in it.")
+        return found
+    named = by_ending(source.name, options.format)
+    if named is None:
+        raise _unknown(source)
+    if source.sheet is not None and "sheets" not in named.format.has:
+        raise InputError(f"{source}: is neither a .zip archive nor a workbook; leave out the member.")
+    return named.format
+
+
+def _unknown(source: Input) -> UsageError:
+    stem = source.name.lower().removesuffix(".gz")
     if stem.endswith(_DATABASES):
-        raise UsageError(
-            f"{os.fspath(path)}: is a database; export a table of it to a .csv or .parquet file, or give a frame:"
+        return UsageError(
+            f"{source}: is a database; export a table of it to a .csv or .parquet file, or give a frame:"
             " `pandas.read_sql('SELECT * FROM visits', connection)`."
         )
-    advice = f"use one of {_READ_ENDINGS} (`format` names what is read)"
-    raise UsageError(
-        f"{os.fspath(path)}: the ending is not known; {_TEXT_FILE if stem.endswith('.txt') else advice}."
+    advice = (
+        f"use one of {_endings(FORMATS)} (text also with .gz, or in a .zip), or a folder of images (`format` names what"
+        " is read)"
     )
+    text = stem.endswith(".txt")
+    return UsageError(f"{source}: the ending is not known; {_TEXT_FILE if text else advice}.")
+
+
+def _endings(formats: Iterable[Format]) -> str:
+    return " ".join(ending for one in formats for ending in one.endings)
+
+
+def format_to_write(path: Path, stated: str | None, domain: Domain) -> Named:
+    """The format in which records of a domain are written: as stated, or by the ending; images also to a folder."""
+    named = by_ending(path, stated)
+    if named is None and stated is None and not path.suffix:
+        named = next((Named(one) for one in FORMATS if one.writes == "folder" and one.misfit(domain) is None), None)
+    if named is None:
+        endings = _endings(one for one in FORMATS if one.writes)
+        raise UsageError(
+            f"{path}: no format has this ending; write one of {endings} (text also with .gz); images: a folder (no"
+            " ending)."
+        )
+    if (reason := named.format.misfit(domain)) is not None:
+        raise UsageError(f"{path}: {reason}")
+    return named
+
+
+def ending_of(head: bytes) -> str:
+    """The usual ending of data that begin like this: for curators who release nothing, never for a fit.
+
+    >>> ending_of(b"age,sex"), ending_of(b'{"age": 5}'), ending_of(b"[[1, 2],")
+    ('.csv', '.jsonl', '.json')
+    """
+    found = next((one for one in FORMATS if one.begins(head)), format_named(_ANYTHING_ELSE))
+    return found.endings[0]
+
+
+def refuse_options(format: Format, source: Input, options: "ReadOptions") -> None:
+    """Refuse options that have no meaning in a format."""
+    stated = {
+        "labels": options.labels is not None,
+        "lines": options.skip_lines > 0,
+        "columns": options.person is not None or options.item is not None,
+        "written numbers": not options.number_style.is_plain,
+    }
+    for need, is_stated in stated.items():
+        if is_stated and need not in format.has:
+            raise UsageError(f"{source}: {NEEDS[need].format(format=format.name.upper())}")
+    if format.only_shape == "basket" and options.shape not in (None, "basket"):
+        raise UsageError(f"{source}: {format.name.upper()} files hold baskets; leave out the shape.")
+
+
+# -- where a data set lies -----------------------------------------------------------------------------------------
+
+
+def parts_of(path: "Paths | Sequence[Paths]") -> "list[Paths]":
+    """The files of a data set: those given, or the files of one format in a folder in the order of their names."""
+    if not isinstance(path, (str, os.PathLike)):
+        return list(path)
+    folder = Path(path)
+    if isinstance(path, Input) or not folder.is_dir() or any(one.holds(folder) for one in FORMATS):
+        return [path]
+    parts: list[Paths] = [file for file in listing(folder) if file.name.endswith(".parquet")]
+    if not parts:
+        raise InputError(f"{os.fspath(path)}: is a folder without .parquet and image files; name a file.")
+    return parts
+
+
+def located(path: "Paths | Sequence[Paths]", member: str | None = None) -> list[Input]:
+    """The files of a data set, ready to be opened; at least one."""
+    files = [locate(one, member) for one in parts_of(path)]
+    if not files:
+        raise UsageError("no file to read; give at least one.")
+    return files

@@ -1,25 +1,38 @@
-"""A sheet of an Excel workbook (.xlsx) as named columns of texts.
+"""A sheet of an Excel workbook (.xlsx) as text columns.
 
 Formulas are never evaluated: a cell with a formula is read as the value that was saved with it. As in delimited text,
 types come from the domain and not from the cells.
 """
 
+import re
 import warnings
-from collections.abc import Callable, Iterator
-from itertools import islice
-from typing import Any
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
-from dpgm.data.formats.delimited import distinct_names
+from dpgm.data.formats.base import Append, Format, Guess
+from dpgm.data.formats.headers import distinct_names
 from dpgm.data.formats.opening import Input, zip_members
+from dpgm.data.formats.written import Written, plain_cell
 from dpgm.data.items import plain_name
-from dpgm.data.read.columns import Chunk, Columns
-from dpgm.data.read.options import ReadOptions
+from dpgm.data.records import Records
+from dpgm.data.stream import Chunk, Readers, RowStream
 from dpgm.data.values import numbered, scalar_text
 from dpgm.errors import InputError, ResourceError, UsageError
 from dpgm.validation import counted
 
+if TYPE_CHECKING:
+    from dpgm.data.read.options import ReadOptions
+
+_Row: TypeAlias = tuple[
+    int, list[str | None]
+]  # its number in the sheet, and its cells without empty ones at the end
 _ROWS = 16_384  # per chunk
 _MAX_UNPACKED = 4 << 30
 _MAX_RATIO = 200  # sheets are XML, which compresses about twenty times
@@ -31,34 +44,100 @@ _TITLE_ROWS = 20  # at the top, searched for a title
 _FAULT = "is not a readable Excel workbook (.xlsx), or is damaged; save it again, or as CSV."
 
 
-def excel_columns(source: Input, options: ReadOptions, *, draft: bool) -> Columns:
-    """A sheet of a workbook as named columns; the first row names them unless the option `header` is False."""
-    if draft:
-        _refuse_title(source, options)
-    _refuse_texts(source, options)
-    first = next(islice(_rows(source), options.skip_lines, None), None)
-    if first is None:
-        raise InputError(f"{source}: holds no records; give a file with at least one.")
-    domain = options.table_domain
-    if options.header is False:
-        names = tuple(str(at) for at in range(len(first)))
-        if domain is not None and len(domain.columns) >= len(first):  # the last cells of the row may be empty
-            names = tuple(column.name for column in domain.columns)
-        return Columns(str(source), names, (), _chunks(source, names, options.skip_lines))
-    names = tuple(plain_name((text or "").strip()) for text in first)
-    if draft or domain is not None:
-        names = distinct_names(names)
-    if not options.header and not options.named_columns:
-        raise UsageError(
-            f"{source}: row {options.skip_lines + 1} may be a record, and a header would be published; say"
-            " `header=False` if it is a record, or `header=True` if it names the columns."
-        )
-    certain = options.header is True or set(options.named_columns) <= set(names)
-    return Columns(str(source), names, (), _chunks(source, names, options.skip_lines + 1), certain)
+_SHEET_ROWS, _SHEET_COLUMNS, _SHEET_TEXT = 1_048_576, 16_384, 32_767  # the limits of Excel
+_NO_CELL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")  # characters that its format does not allow
 
 
-def _rows(source: Input) -> Iterator[list[str | None]]:
-    """The rows of a sheet as texts, without the empty cells at their ends."""
+class Workbook(Format):
+    """One sheet of a workbook; the first row names the columns unless `header` is False."""
+
+    has = frozenset({"columns", "lines", "sheets"})
+    packed = True
+    writes = "file"
+
+    def begins(self, head: bytes) -> bool:
+        """By the mark of a zip archive."""
+        return head.startswith(b"PK\x03\x04")
+
+    def stream(self, source: Input, options: "ReadOptions", draft: Guess | None = None) -> RowStream:
+        """Text columns."""
+        sheet = islice(_rows(source, options), options.skip_lines, None)
+        top = list(islice(sheet, 1 if draft is None else _TITLE_ROWS))
+        if not top:
+            raise InputError(f"{source}: holds no records; give a file with at least one.")
+        if draft is not None:
+            _refuse_title(top, source, options)
+        first, domain = top[0][1], options.table_domain
+        if options.header is False:
+            names = tuple(str(at) for at in range(len(first)))
+            if domain is not None and len(domain.columns) >= len(first):  # the last cells of the row may be empty
+                names = tuple(column.name for column in domain.columns)
+        else:
+            names = tuple(plain_name((text or "").strip()) for text in first)
+            if draft is not None or domain is not None:
+                names = distinct_names(names)
+            if not options.header and not options.named_columns:
+                raise UsageError(
+                    f"{source}: row {options.skip_lines + 1} may be a record, and a header would be published; say"
+                    " `header=False` if it is a record, or `header=True` if it names the columns."
+                )
+
+        def rows(readers: Readers) -> Iterator[Chunk]:
+            body = islice(chain(top, sheet), options.header is not False, None)
+            return _chunks(source, names, (row for row in body if row[1]))
+
+        certain = options.header is not None or set(options.named_columns) <= set(names)
+        return RowStream(str(source), pa.schema([(name, pa.string()) for name in names]), rows, certain=certain)
+
+    def guess(self, source: Input, options: "ReadOptions") -> Guess:
+        """A sheet is a table with a header, unless the options say otherwise."""
+        guess = super().guess(source, options)
+        with_header = replace(guess.options, header=options.header is not False)
+        return replace(guess, options=with_header) if guess.table else guess
+
+    @contextmanager
+    def writer(self, target: Path, written: Written) -> Iterator[Append]:
+        """A workbook with one sheet; texts that Excel would run as formulas are escaped as in CSV."""
+        try:
+            import openpyxl
+        except ImportError:
+            raise UsageError(
+                f"{target.name}: writing Excel needs openpyxl; install dpgm[excel], or write .csv."
+            ) from None
+        book = openpyxl.Workbook(write_only=True)
+        sheet = book.create_sheet("records")
+        names = written.schema.names
+        if len(names) > _SHEET_COLUMNS:
+            raise UsageError(f"a sheet has room for {_SHEET_COLUMNS:,} columns; write .csv or .parquet.")
+        sheet.append([_cell(name) for name in names])
+        rows = 1
+
+        def append(records: Records, first: int) -> None:
+            nonlocal rows
+            made = written.cells(records, first)
+            rows += made.num_rows
+            if rows > _SHEET_ROWS:
+                raise UsageError(f"a sheet has room for {_SHEET_ROWS - 1:,} rows of data; write .csv or .parquet.")
+            for row in zip(*(column.to_pylist() for column in made.columns), strict=True):
+                sheet.append([_cell(value) for value in row])
+
+        try:
+            yield append
+        finally:
+            sheet.close()  # else its temporary file stays open
+        book.save(target)
+
+
+def _cell(value: Any) -> Any:
+    """A value as a cell of a sheet."""
+    value = plain_cell(value)
+    if isinstance(value, str) and (len(value) > _SHEET_TEXT or _NO_CELL.search(value)):
+        raise UsageError("a text is too long for a cell or holds a control character; write .csv or .parquet.")
+    return value
+
+
+def _rows(source: Input, options: "ReadOptions") -> Iterator[_Row]:
+    """The rows of a sheet as texts."""
     source.refuse_member("Excel workbooks")
     try:
         import openpyxl
@@ -66,19 +145,17 @@ def _rows(source: Input) -> Iterator[list[str | None]]:
         raise UsageError(
             f"{source}: reading Excel needs openpyxl; install dpgm[excel], or save the sheet as CSV."
         ) from None
-    _check_size(source)
-    book = _quietly(
-        lambda: openpyxl.load_workbook(source.path, read_only=True, data_only=True, keep_links=False), source
-    )
-    try:
+    with open(source.path, "rb") as file:
+        _check_size(zip_members(file, f"{source}: {_FAULT}"), source, options)
+        book = _quietly(
+            lambda: openpyxl.load_workbook(file, read_only=True, data_only=True, keep_links=False), source
+        )
         values = _sheet(book, source).iter_rows(values_only=True)
         for number in range(1, 1 << 31):
             row = _quietly(lambda: next(values, None), source)
             if row is None:
                 return
-            yield _texts(row, f"{source}: row {number}")
-    finally:
-        book.close()
+            yield number, _texts(row, f"{source}: row {number}")
 
 
 def _quietly(read: Callable[[], Any], source: Input) -> Any:
@@ -104,11 +181,10 @@ def _sheet(book: Any, source: Input) -> Any:
     return next(iter(sheets.values())) if source.sheet is None else sheets[source.sheet]
 
 
-def _refuse_title(source: Input, options: ReadOptions) -> None:
+def _refuse_title(top: Sequence[_Row], source: Input, options: "ReadOptions") -> None:
     """Refuse rows of at most one cell above wider ones, and say how to skip them. For drafts only."""
-    top = list(islice(_rows(source), options.skip_lines, options.skip_lines + _TITLE_ROWS))
-    width = max(map(len, top), default=0)
-    header = next((at for at, row in enumerate(top) if _names_columns(row, width)), 0)
+    width = max(len(row) for _, row in top)
+    header = next((at for at, (_, row) in enumerate(top) if _names_columns(row, width)), 0)
     if header and len(top) > header + 1:
         row = options.skip_lines + header
         raise InputError(
@@ -123,16 +199,12 @@ def _names_columns(row: list[str | None], width: int) -> bool:
     return filled > 1 or (filled == 1 and row[0] is None and len(row) == width == 2)
 
 
-def _check_size(source: Input) -> None:
-    unpacked = sum(one.file_size for one in zip_members(source.path, f"{source}: {_FAULT}"))
+def _check_size(members: Sequence[zipfile.ZipInfo], source: Input, options: "ReadOptions") -> None:
+    """Refuse a workbook that unpacks to too much, or whose list of texts, which is read whole, does."""
+    unpacked = sum(one.file_size for one in members)
     packed = source.path.stat().st_size
     if unpacked > _MAX_UNPACKED or (unpacked > _RATIO_FROM and unpacked > _MAX_RATIO * packed):
         raise ResourceError(f"{source}: would unpack to {unpacked >> 20:,} MB; save the sheet as CSV.")
-
-
-def _refuse_texts(source: Input, options: ReadOptions) -> None:
-    """Refuse a workbook whose texts, which stand in a list that is read whole, take more than the memory allowed."""
-    members = zip_members(source.path, f"{source}: {_FAULT}")
     texts = sum(one.file_size for one in members if one.filename.endswith(_SHARED_TEXTS))
     options.refuse_beyond_memory(source, _TEXT_COPIES * texts, "save the sheet as CSV")
 
@@ -147,9 +219,8 @@ def _texts(row: tuple[Any, ...], where: str) -> list[str | None]:
     return texts
 
 
-def _chunks(source: Input, names: tuple[str, ...], skip: int) -> Iterator[Chunk]:
-    filled = ((number, row) for number, row in islice(enumerate(_rows(source), start=1), skip, None) if row)
-    while piece := list(islice(filled, _ROWS)):
+def _chunks(source: Input, names: tuple[str, ...], rows: Iterator[_Row]) -> Iterator[Chunk]:
+    while piece := list(islice(rows, _ROWS)):
         for number, row in piece:
             if len(row) > len(names):
                 raise InputError(

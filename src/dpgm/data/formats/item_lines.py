@@ -1,51 +1,95 @@
-"""Text files with one record per line, as a column of item lists: FIMI and comma-separated baskets.
+"""Lines of items, one record per line: FIMI files, and comma-separated baskets (`delimited`).
 
 Blocks of plain text are split by array operations (`plain_cells`); any other block is split line by line, which can
 name the line at fault.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpgm.data.formats.delimited import cells_of
-from dpgm.data.formats.lines import TextBlock, blocks_of
+from dpgm.data.domain import Domain
+from dpgm.data.formats.base import NO_EVENTS, Append, Format, Guess
+from dpgm.data.formats.lines import TextBlock, blocks_of, cells_of
 from dpgm.data.formats.opening import Input
-from dpgm.data.items import list_lengths, parse_integers, place_of_item, refuse_joined, split_lists
-from dpgm.data.labels import MAX_WIDTH
-from dpgm.data.read.columns import Chunk, Columns, items_of
-from dpgm.data.read.options import ReadOptions
+from dpgm.data.formats.written import Written, lines_of
+from dpgm.data.items import list_lengths, parse_integers, place_of_item, split_lists
+from dpgm.data.kinds.items import SetField
+from dpgm.data.labels import MAX_WIDTH, Label
 from dpgm.data.rows import row_pointers
+from dpgm.data.stream import Chunk, Readers, RowStream
 from dpgm.data.values import Place
 from dpgm.errors import InputError
 
+if TYPE_CHECKING:
+    from dpgm.data.read.options import ReadOptions
+
 _NAME = "items"
-_LIKELY_SEPARATORS = (b'"', b",", b";", b"|", b"\t")
 _DIGITS = b"0123456789"
 _LONGEST_CELL = 131_072  # of Python's csv module
 _Cells: TypeAlias = tuple[pa.Array, NDArray[np.int64]]  # the texts of all lines, and their number per line
 
 
-def line_columns(source: Input, options: ReadOptions, separator: str, *, integers: bool) -> Columns:
+class ItemLines(Format):
+    """Item numbers with spaces between them (FIMI); a blank line is a record without items."""
+
+    has = frozenset({"lines", "written numbers"})
+    only_shape = "basket"
+    writes = "stream"
+
+    def stream(self, source: Input, options: "ReadOptions", draft: Guess | None = None) -> RowStream:
+        """A column of lists of whole numbers."""
+        return line_stream(source, options, " ", integers=True)
+
+    def misfit(self, domain: Domain) -> str | None:
+        """Texts, and times."""
+        field = domain.item_set
+        if domain.time_column is not None:
+            return NO_EVENTS.format(self.name)
+        if field is None or not isinstance(field.items[0], int):
+            return "FIMI files hold item numbers only; write .csv, .jsonl or .parquet."
+        return None
+
+    @contextmanager
+    def writer(self, target: IO[bytes], written: Written) -> Iterator[Append]:
+        """One line per record."""
+        assert written.domain.item_set is not None
+        yield write_item_lines(target, written.domain.item_set, " ", str)
+
+
+def line_stream(source: Input, options: "ReadOptions", separator: str, *, integers: bool = False) -> RowStream:
     """One record per line, its items separated; a blank line is a record without items.
 
-    With `integers` items are always numbers (FIMI); else they are texts, and `01` is not `1` unless
-    the domain lists numbers.
+    With `integers` items are always numbers; else they are texts, and `01` is not `1` unless the domain lists numbers.
     """
-    blocks = blocks_of(source, options, quoted=not integers)
-    chunks = _chunks(blocks, str(source), options, separator, integers)
-    return Columns(str(source), (_NAME,), (_NAME,), chunks, lines=True)
+
+    def rows(readers: Readers) -> Iterator[Chunk]:
+        return _chunks(blocks_of(source, options, quoted=not integers), options, separator, integers)
+
+    item = pa.int64() if integers else pa.string()
+    return RowStream(str(source), pa.schema([(_NAME, pa.large_list(item))]), rows, lines=True)
 
 
-def _chunks(
-    blocks: Iterable[TextBlock], file: str, options: ReadOptions, separator: str, integers: bool
-) -> Iterator[Chunk]:
-    items = items_of(file, options)
+def write_item_lines(target: IO[bytes], field: SetField, separator: str, cell: Callable[[Label], str]) -> Append:
+    """Appends one line of items per record."""
+    texts = pa.array([cell(label) for label in field.items], type=pa.string())
+
+    def append(records: Any, _: int) -> None:
+        events = records.events
+        indptr, codes = (records.indptr, records.indices) if events is None else (events.indptr, events.codes)
+        lists = pa.ListArray.from_arrays(pa.array(indptr.astype(np.int32)), texts.take(pa.array(codes)))
+        target.write(lines_of(pc.binary_join(lists, separator)))
+
+    return append
+
+
+def _chunks(blocks: Iterable[TextBlock], options: "ReadOptions", separator: str, integers: bool) -> Iterator[Chunk]:
     comment = None if options.comment is None else options.comment.encode()
-    other_separators = [one for one in _LIKELY_SEPARATORS if one != separator.encode()]
     for block in blocks:
         text, rows = block.text, None
         place: Place = block.place
@@ -64,11 +108,8 @@ def _chunks(
             raise InputError(
                 f"{place(int(lengths.argmax()))}: has more than {MAX_WIDTH:,} items; correct the file."
             )
-        where = place_of_item(lengths, place)
         if integers:
-            cells = pa.array(parse_integers(cells, where))
-        elif options.item_separator is None and not items.integers and any(one in text for one in other_separators):
-            refuse_joined(cells, items, where)
+            cells = pa.array(parse_integers(cells, place_of_item(lengths, place)))
         yield Chunk(pa.table({_NAME: pa.LargeListArray.from_arrays(row_pointers(lengths), cells)}), place)
 
 

@@ -7,21 +7,28 @@ types changes no other row.
 import codecs
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
-from typing import IO, Any, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
+from dpgm.data.formats.base import Append, Format, Guess
 from dpgm.data.formats.lines import BLOCK_BYTES, MAX_LINE, blocks_of
 from dpgm.data.formats.opening import Input, open_bytes
+from dpgm.data.formats.written import Written
 from dpgm.data.layouts import Shape
-from dpgm.data.read.columns import Chunk, Columns
 from dpgm.data.read.declared import UTF8
-from dpgm.data.read.options import ReadOptions
-from dpgm.data.values import Place, ValueReader, any_type, in_column, numbered, object_lists, object_texts
+from dpgm.data.records import Records
+from dpgm.data.stream import Chunk, Readers, RowStream
+from dpgm.data.values import Place, in_column, numbered
 from dpgm.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from dpgm.data.read.options import ReadOptions
 
 _DEFAULT_NAME = "items"  # of a list that is not a member of an object
 _ROWS = 8_192  # per chunk: as objects, a short line takes a hundred times its bytes
@@ -37,112 +44,175 @@ def _refuse(_: str) -> None:
 _DECODER = json.JSONDecoder(parse_constant=_refuse)
 
 
-def json_columns(source: Input, options: ReadOptions, *, array: bool, draft: bool) -> Columns:
-    """A file of JSON lines, or of one array, as named columns: the members that the options and the domain name.
+class _Json(Format):
+    """Objects or lists; the members that the options and the domain name are the columns."""
 
-    For a `draft`, a member with objects, or with both lists and other values, is a column that cannot be modelled.
-    """
-    shape: Shape = options.stated_shape or "basket"
-    members: dict[str, ValueReader] = {}
-    lists: tuple[str, ...] = ()
-    if options.person is not None:
-        members[options.person] = object_texts
-    if shape == "basket":
-        lists = (options.item or _DEFAULT_NAME,)
-        members[lists[0]] = object_lists
-    elif shape == "long":
-        members |= {name: object_texts for name in (options.item, options.count) if name is not None}
-        if options.item is not None:
-            members[options.item] = _scalars_or_lists if options.item_separator is None else _texts_to_split
-    else:
-        domain = options.public_domain
-        if domain is None:
-            raise UsageError(f"{source}: JSON lines in the wide shape need a `domain`, which names their members.")
-        if domain.item_set is not None:
-            members |= {str(label): object_texts for label in domain.item_set.items}
-        else:
-            for field in domain.fields:
-                members[field.name] = object_lists if field.holds_lists else object_texts
-    if draft:
-        members = {name: any_type(read) for name, read in members.items()}
-    chunks = _chunks(source, json_rows(source, options, array=array), options, shape, members)
-    return Columns(str(source), tuple(members), lists, chunks, shape=shape)
+    has = frozenset({"columns"})
 
+    def values(self, source: Input, options: "ReadOptions") -> Iterator[tuple[int, Any]]:
+        """The number and the value of every row."""
+        raise NotImplementedError
 
-def _scalars_or_lists(values: Sequence[Any], where: Place) -> Any:
-    """The items of the long shape: one per row, or several in a list."""
-    if any(isinstance(value, list) for value in values):
-        return object_lists(
-            [value if isinstance(value, list) or value is None else [value] for value in values], where
+    def place(self, source: Input, numbers: list[int]) -> Place:
+        """The places of rows by their numbers."""
+        raise NotImplementedError
+
+    def rows(self, source: Input, options: "ReadOptions") -> Iterator[tuple[list[_Value], Place]]:
+        """The objects and lists of a file, `_ROWS` at a time, and the place of each."""
+        values = self.values(source, options)
+        while piece := list(islice(values, _ROWS)):
+            place = self.place(source, [number for number, _ in piece])
+            rows = [value for _, value in piece]
+            for at, row in enumerate(rows):
+                if not isinstance(row, (dict, list)):
+                    raise InputError(f"{place(at)}: is neither a JSON object nor a list; correct the file.")
+            yield rows, place
+
+    def stream(self, source: Input, options: "ReadOptions", draft: Guess | None = None) -> RowStream:
+        """The columns that the options and the domain name; for a draft those that rows have."""
+        shape: Shape = options.stated_shape or "basket"
+        members = _members(source, options, shape) if draft is None else draft.columns
+        field = options.item_set
+        as_object = (
+            partial(_basket, options, None if field is None else field.name) if shape == "basket" else _object
         )
-    for row, value in enumerate(values):
-        if isinstance(value, bool) or (isinstance(value, (int, float)) and value < 0):
-            raise InputError(
-                f"{where(row)}: an item must be a text or a whole number that is not negative; correct the file."
-            )
-    return object_texts(values, where)
+
+        def rows(readers: Readers) -> Iterator[Chunk]:
+            unseen = set(readers)
+            for rows, place in self.rows(source, options):
+                objects = [as_object(row, place, at) for at, row in enumerate(rows)]
+                if unseen:
+                    unseen -= {name for row in objects for name in row}
+                columns = {
+                    name: how.read([row.get(name) for row in objects], in_column(place, name))
+                    for name, how in readers.items()
+                }
+                yield Chunk(pa.table(columns), place)
+            if unseen and unseen != set(readers):
+                raise InputError(
+                    f"{source}: no row has the member {min(unseen)!r}, which the options or the domain name; correct"
+                    " them."
+                )
+
+        types = {name: pa.list_(pa.string()) if is_list else pa.string() for name, is_list in members.items()}
+        return RowStream(str(source), pa.schema(types), rows, shape=shape, more_columns=draft is None)
+
+    def guess(self, source: Input, options: "ReadOptions") -> Guess:
+        """Whether the file holds lists of items, or a table of all members."""
+        if options.stated_shape not in (None, "wide") or options.public_domain is not None:
+            return Guess(options)
+        pieces = self.rows(source, options)
+        first = next(pieces, None)
+        rows = [] if first is None else first[0]
+        lists = {name for row in rows if isinstance(row, dict) for name in row if _is_item_list(row[name])}
+        if options.shape is None and (options.item is not None or any(isinstance(row, list) for row in rows)):
+            return Guess(replace(options, shape="basket"))
+        members: dict[str, bool] = {}  # in order of first appearance, and whether they hold lists
+        for row in chain(rows, *(others for others, _ in pieces)):
+            if isinstance(row, dict):
+                for name, value in row.items():
+                    members[name] = members.get(name, False) or isinstance(value, list)
+        if options.shape is None and len(lists) == 1:
+            (item,) = lists
+            unread = tuple(one for one in members if one not in (item, options.person))
+            return Guess(replace(options, item=item), unread=unread)
+        named = {name: is_list for name, is_list in members.items() if name.strip()}
+        return Guess(replace(options, shape="wide"), table=True, columns=named)
 
 
-def _texts_to_split(values: Sequence[Any], where: Place) -> Any:
-    """The items of the long shape, several per text; a list among them would change the type of the whole column."""
-    for row, value in enumerate(values):
-        if isinstance(value, list):
-            raise InputError(
-                f"{where(row)}: is a list, but `item_separator` says that texts are split into items; leave one out."
-            )
-    return _scalars_or_lists(values, where)
+class JsonLines(_Json):
+    """One object, or one list of items, per line."""
+
+    writes = "stream"
+
+    def begins(self, head: bytes) -> bool:
+        """By an object, or by a list that ends in the first of several lines."""
+        lines = [line.strip() for line in head.splitlines() if line.strip()]
+        first = lines[0] if lines else b""
+        return first.startswith(b"{") or (first.startswith(b"[") and first.endswith(b"]") and len(lines) > 1)
+
+    def place(self, source: Input, numbers: list[int]) -> Place:
+        """Lines."""
+        return numbered(f"{source}: line", numbers)
+
+    def values(self, source: Input, options: "ReadOptions") -> Iterator[tuple[int, Any]]:
+        """The number and the value of every line."""
+        for block in blocks_of(source, options, quoted=False):
+            for number, line in enumerate(block.rows(), start=block.first_line):
+                if line.strip():
+                    try:
+                        yield number, _DECODER.decode(line.decode())
+                    except (ValueError, RecursionError):
+                        raise InputError(
+                            f"{source}: line {number}: is not a JSON object or list with finite numbers; correct the"
+                            " line."
+                        ) from None
+
+    @contextmanager
+    def writer(self, target: IO[bytes], written: Written) -> Iterator[Append]:
+        """One object per row."""
+
+        def append(records: Records, first: int) -> None:
+            rows = written.texts(records, first).to_pylist()
+            target.write("".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows).encode())
+
+        yield append
 
 
-def json_rows(source: Input, options: ReadOptions, *, array: bool) -> Iterator[tuple[list[_Value], Place]]:
-    """The objects and lists of a file, `_ROWS` at a time, and the place of each."""
-    what, kind = ("file", "element") if array else ("line", "line")
-    values = _elements(source, options.encoding) if array else _lines(source, options)
-    while piece := list(islice(values, _ROWS)):
-        place = numbered(f"{source}: {kind}", [number for number, _ in piece])
-        rows = [value for _, value in piece]
-        for at, row in enumerate(rows):
-            if not isinstance(row, (dict, list)):
-                raise InputError(f"{place(at)}: is neither a JSON object nor a list; correct the {what}.")
-        yield rows, place
+class JsonArray(_Json):
+    """One array of objects or lists, which can be read but not written."""
 
+    def begins(self, head: bytes) -> bool:
+        """By a list."""
+        return head.lstrip().startswith(b"[")
 
-def _lines(source: Input, options: ReadOptions) -> Iterator[tuple[int, Any]]:
-    """The number and the value of every line."""
-    for block in blocks_of(source, options, quoted=False):
-        for number, line in enumerate(block.rows(), start=block.first_line):
-            if line.strip():
+    def place(self, source: Input, numbers: list[int]) -> Place:
+        """Elements."""
+        return numbered(f"{source}: element", numbers)
+
+    def values(self, source: Input, options: "ReadOptions") -> Iterator[tuple[int, Any]]:
+        """The number and the value of every element, whose text is read piece by piece."""
+        fault = f"{source}: is not one JSON array such as [{{...}}, {{...}}]; correct it, or save it as JSON lines."
+        with open_bytes(source) as stream:
+            text = _Text(_decoded(stream, options.encoding, str(source)))
+            if text.next_mark() != "[":
+                raise InputError(fault)
+            text.at += 1
+            if text.next_mark() == "]":
+                raise InputError(f"{source}: holds no records; give a file with at least one.")
+            number, mark = 0, ","
+            while mark == ",":
+                number += 1
                 try:
-                    yield number, _DECODER.decode(line.decode())
+                    yield number, text.next_value()
                 except (ValueError, RecursionError):
                     raise InputError(
-                        f"{source}: line {number}: is not a JSON object or list with finite numbers; correct the line."
+                        f"{source}: element {number}: is not JSON with finite numbers, or is longer than"
+                        f" {MAX_LINE >> 20} MB; correct the file."
                     ) from None
+                mark = text.next_mark()
+                text.at += 1
+            if mark != "]" or text.next_mark():
+                raise InputError(fault)
 
 
-def _elements(source: Input, encoding: str) -> Iterator[tuple[int, Any]]:
-    """The number and the value of every element of one JSON array, whose text is read piece by piece."""
-    fault = f"{source}: is not one JSON array such as [{{...}}, {{...}}]; correct it, or save it as JSON lines."
-    with open_bytes(source) as stream:
-        text = _Text(_decoded(stream, encoding, str(source)))
-        if text.next_mark() != "[":
-            raise InputError(fault)
-        text.at += 1
-        if text.next_mark() == "]":
-            raise InputError(f"{source}: holds no records; give a file with at least one.")
-        number, mark = 0, ","
-        while mark == ",":
-            number += 1
-            try:
-                yield number, text.next_value()
-            except (ValueError, RecursionError):
-                raise InputError(
-                    f"{source}: element {number}: is not JSON with finite numbers, or is longer than"
-                    f" {MAX_LINE >> 20} MB; correct the file."
-                ) from None
-            mark = text.next_mark()
-            text.at += 1
-        if mark != "]" or text.next_mark():
-            raise InputError(fault)
+def _members(source: Input, options: "ReadOptions", shape: Shape) -> dict[str, bool]:
+    """The members that the options and the domain name, and whether they hold lists."""
+    members = {} if options.person is None else {options.person: False}
+    if shape == "basket":
+        times = {} if options.time is None else {options.time: True}
+        return members | {options.item or _DEFAULT_NAME: True} | times
+    if shape == "long":
+        named = (options.item, options.time, options.count, *options.field_columns)
+        return members | {name: False for name in named if name is not None}
+    if options.time is not None:
+        members[options.time] = True
+    domain = options.public_domain
+    if domain is None:
+        raise UsageError(f"{source}: JSON lines in the wide shape need a `domain`, which names their members.")
+    if domain.item_set is not None:
+        return members | {str(label): False for label in domain.item_set.items}
+    return members | {field.name: field.holds_lists for field in domain.fields}
 
 
 def _decoded(stream: IO[bytes], encoding: str, file: str) -> Iterator[str]:
@@ -187,36 +257,13 @@ class _Text:
                     raise
 
 
-def _chunks(
-    source: Input,
-    pieces: Iterator[tuple[list[_Value], Place]],
-    options: ReadOptions,
-    shape: Shape,
-    members: dict[str, ValueReader],
-) -> Iterator[Chunk]:
-    unseen, field = set(members), options.item_set
-    as_object = partial(_basket, options, None if field is None else field.name) if shape == "basket" else _object
-    for rows, place in pieces:
-        objects = [as_object(row, place, at) for at, row in enumerate(rows)]
-        if unseen:
-            unseen -= {name for row in objects for name in row}
-        columns = {
-            name: read([row.get(name) for row in objects], in_column(place, name)) for name, read in members.items()
-        }
-        yield Chunk(pa.table(columns), place)
-    if unseen and unseen != set(members):
-        raise InputError(
-            f"{source}: no row has the member {min(unseen)!r}, which the options or the domain name; correct them."
-        )
-
-
 def _object(row: _Value, place: Place, at: int) -> _Object:
     if isinstance(row, list):
         raise InputError(f"{place(at)}: is a list where an object is expected; correct the line.")
     return row
 
 
-def _basket(options: ReadOptions, field: str | None, row: _Value, place: Place, at: int) -> _Object:
+def _basket(options: "ReadOptions", field: str | None, row: _Value, place: Place, at: int) -> _Object:
     """A row with its list of items under the expected name: the member called as the field, or the only list."""
     target = options.item or _DEFAULT_NAME
     if isinstance(row, list):
@@ -231,3 +278,7 @@ def _basket(options: ReadOptions, field: str | None, row: _Value, place: Place, 
         raise InputError(f"{place(at)}: which member holds the list of items? Say so with `item`.")
     person = {} if options.person is None else {options.person: row.get(options.person)}
     return person | {target: row[name]}
+
+
+def _is_item_list(value: object) -> bool:
+    return isinstance(value, list) and not any(isinstance(item, (dict, list)) for item in value)

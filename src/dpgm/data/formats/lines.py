@@ -5,28 +5,32 @@ is that of a few blocks for a file of any size. Text in another encoding is conv
 """
 
 import codecs
+import csv
+import io
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.data.formats.opening import Input, open_bytes
 from dpgm.data.read.declared import UTF8
-from dpgm.data.read.options import ReadOptions
 from dpgm.data.values import Place
 from dpgm.errors import InputError
+
+if TYPE_CHECKING:
+    from dpgm.data.read.options import ReadOptions
 
 BLOCK_BYTES, _SMALL_BLOCK = 4 << 20, 1 << 20  # bytes; the smaller one is for limited memory
 MAX_LINE = 32 << 20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _NEWLINE, _RETURN, _QUOTE = ord("\n"), ord("\r"), ord('"')
-_DEFAULTS = ReadOptions()
+QUOTE_IN_CELL = "there is a quotation mark within a cell; put the whole cell in quotes and double the mark."
 
 
 @dataclass(frozen=True)
@@ -142,7 +146,7 @@ def _check_text(text: bytes, first_line: int, file: str) -> None:
         ) from None
 
 
-def blocks_of(source: Input, options: ReadOptions = _DEFAULTS, *, quoted: bool) -> Iterator[TextBlock]:
+def blocks_of(source: Input, options: "ReadOptions", *, quoted: bool) -> Iterator[TextBlock]:
     """The text of an input in blocks of whole rows; with `quoted`, a line break within double quotes ends no row.
 
     Of the options, `encoding`, `skip_lines` and `comment` matter here. Skipped lines still count in the line numbers
@@ -184,7 +188,7 @@ def blocks_of(source: Input, options: ReadOptions = _DEFAULTS, *, quoted: bool) 
                 )
 
 
-def _as_utf8(stream: IO[bytes], options: ReadOptions, file: str) -> Iterator[bytes]:
+def _as_utf8(stream: IO[bytes], options: "ReadOptions", file: str) -> Iterator[bytes]:
     """The text of a stream converted to UTF-8, piece by piece."""
     encoding, size = options.encoding, BLOCK_BYTES if options.memory is None else _SMALL_BLOCK
     decoder, line = codecs.getincrementaldecoder(encoding)("strict"), 1
@@ -222,9 +226,42 @@ def _after_lines(pieces: Iterator[bytes], count: int, file: str) -> bytes:
     return data[at:]
 
 
-def first_block(source: Input, options: ReadOptions, *, quoted: bool) -> TextBlock:
+def first_block(source: Input, options: "ReadOptions", *, quoted: bool) -> TextBlock:
     """The first block, for inspection."""
     block = next(blocks_of(source, options, quoted=quoted), None)
     if block is None:
         raise InputError(f"{source}: the file is empty; give a file with records.")
     return block
+
+
+# -- cells of a row --------------------------------------------------------------------------------------------------
+
+
+def has_content(row: bytes, comment: str | None) -> bool:
+    """Whether a row is neither blank nor a comment."""
+    return bool(row) and not (comment is not None and row.startswith(comment.encode()))
+
+
+def split_cells(row: bytes, separator: str) -> list[str]:
+    """The cells of one row.
+
+    A row ends at a line break outside of quotes, so that a row with a single quotation mark within a cell extends to
+    the next such row. It is refused: only its first line would be read, and the others lost.
+
+    Raises:
+        csv.Error: the text is more than one row of cells (`QUOTE_IN_CELL`), or a cell is too long.
+    """
+    rows = csv.reader(io.StringIO(row.decode(), newline=""), delimiter=separator)
+    cells = next(rows, [])
+    if next(rows, None) is not None:
+        raise csv.Error(QUOTE_IN_CELL)
+    return cells
+
+
+def cells_of(row: bytes, separator: str, where: Callable[[], str]) -> list[str]:
+    """The cells of one row; `where` gives its place for the message if it cannot be read."""
+    try:
+        return split_cells(row, separator)
+    except csv.Error as error:
+        too_long = "a cell is longer than 128 kB; correct the file."
+        raise InputError(f"{where()}: {QUOTE_IN_CELL if str(error) == QUOTE_IN_CELL else too_long}") from None

@@ -1,4 +1,4 @@
-"""Opening data files: plain or compressed files, members of zip archives, sheets of workbooks, and pipes.
+"""Opening data files of any format: plain or compressed files, members of zip archives, and pipes.
 
 Compressed data may unpack to a limited size only. Data from a pipe are copied to a temporary file, since readers open a
 file more than once (first for its header, then for its rows). That file has no name that others could open, belongs to
@@ -25,17 +25,15 @@ from dpgm.errors import InputError, ResourceError
 # ratio is that of the bytes read so far, not of the whole file, so that a bomb is stopped early however large it is.
 MAX_RATIO = 200
 RATIO_FROM = 16 << 20
-PICTURES = (".png", ".jpg", ".jpeg")  # endings of the image files of a folder
 _IGNORED = ("__MACOSX/",)
 _DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile)
-_HEAD = 1 << 16  # bytes from which a format is detected
-_MAGIC = ((b"PAR1", ".parquet"), (b"PK\x03\x04", ".xlsx"), (b"\x93NUMPY", ".npy"))
+_HEAD = 1 << 16  # bytes by which a format is recognised
 _OPEN_FILES = "/proc/self/fd"  # where Linux lists open files, also those without a name
 
 
 @dataclass(frozen=True)
 class Input:
-    """A file to read: its path, and the member if it is a zip archive or the sheet if it is a workbook.
+    """A file or folder to read: its path, and the member of a zip archive or the sheet of another file, if named.
 
     Data from a pipe are a temporary `copy`, which lives as long as this value; `label` is its name in messages, and the
     ending of `alias` says its format, if known.
@@ -73,16 +71,16 @@ def spooled(
     stream: IO[bytes],
     label: str,
     *,
-    detect_format: bool = False,
     folder: str | os.PathLike[str] | None = None,
+    ending_of: Callable[[bytes], str] | None = None,
 ) -> Input:
     """Copy all bytes of a stream to a file that only this process can open.
 
     Args:
         stream: read to its end.
         label: its name in messages, such as `stdin`.
-        detect_format: detect the format from the first bytes. For inspection and evaluation; never for a fit.
         folder: the folder of the file; by default that of temporary files.
+        ending_of: tells from the first bytes which ending a file of this format has; by default none.
 
     Raises:
         InputError: the stream is empty.
@@ -95,7 +93,7 @@ def spooled(
         if not file.tell():
             raise InputError(f"{label}: holds nothing; pipe a file with records into the command.")
         file.seek(0)
-        alias = label + (_ending_of(file.read(_HEAD), label) if detect_format else "")
+        alias = label if ending_of is None else label + ending_of(_plain(file.read(_HEAD), label))
         path = file.name if isinstance(file.name, str) else f"{_OPEN_FILES}/{file.fileno()}"
         return Input(Path(path), label=label, alias=alias, copy=file)
     except BaseException:
@@ -103,24 +101,10 @@ def spooled(
         raise
 
 
-def _ending_of(head: bytes, label: str) -> str:
-    """The usual file ending of data that begin like this.
-
-    >>> _ending_of(b"age,sex", "stdin"), _ending_of(b'{"age": 5}', "stdin"), _ending_of(b"[[1, 2],", "stdin")
-    ('.csv', '.jsonl', '.json')
-    """
-    for magic, ending in _MAGIC:
-        if head.startswith(magic):
-            return ending
+def _plain(head: bytes, label: str) -> bytes:
     if head.startswith(b"\x1f\x8b"):
         raise InputError(f"{label}: is compressed; unpack it on its way, as with `gunzip -c FILE | dpgm ...`.")
-    lines = [line.strip() for line in head.splitlines() if line.strip()]
-    first = lines[0] if lines else b""
-    if first.startswith(b"{") or (first.startswith(b"[") and first.endswith(b"]") and len(lines) > 1):
-        return ".jsonl"
-    if first.startswith(b"["):
-        return ".json"
-    return ".tsv" if b"\t" in first and b"," not in first else ".csv"
+    return head
 
 
 def check_regular(path: Path) -> int:
@@ -142,18 +126,8 @@ def check_regular(path: Path) -> int:
     return status.st_size
 
 
-def picture_files(folder: Path) -> list[tuple[str | None, Path]]:
-    """The image files of a folder with the sub-folder that each lies in, its label; sorted by name."""
-    inside = [(None, folder), *((one.name, one) for one in _listing(folder) if one.is_dir())]
-    return [
-        (label, file)
-        for label, place in inside
-        for file in _listing(place)
-        if file.suffix.lower() in PICTURES and not file.name.startswith(".")
-    ]
-
-
-def _listing(folder: Path) -> list[Path]:
+def listing(folder: Path) -> list[Path]:
+    """What a folder holds, by name."""
     try:
         return sorted(folder.iterdir())
     except OSError as error:
@@ -161,23 +135,22 @@ def _listing(folder: Path) -> list[Path]:
 
 
 def locate(path: str | os.PathLike[str], member: str | None = None) -> Input:
-    """The file to read, with a member of a zip archive or a sheet; `archive.zip::member` names a member as well."""
+    """The file or folder to read, with a member or sheet; `archive.zip::member` names a member as well."""
     if isinstance(path, Input):
         return path
     text = os.fspath(path)
-    if os.path.isdir(text) and picture_files(Path(text)):
-        return Input(Path(text), alias="folder.png")
+    if os.path.isdir(text):
+        return Input(Path(text))
     if member is None and "::" in text and not os.path.exists(text):
         text, member = text.split("::", 1)
     file = Path(text)
     check_regular(file)
-    if file.suffix.lower() == ".xlsx":
-        return Input(file, sheet=member)
-    if file.suffix.lower() != ".zip":
-        if member is not None:
-            raise InputError(f"{file}: is neither a .zip archive nor a workbook; leave out the member.")
-        return Input(file)
-    return Input(file, _choose_member(file, member))
+    return Input(file, _choose_member(file, member)) if is_zip(file) else Input(file, sheet=member)
+
+
+def is_zip(path: Path) -> bool:
+    """Whether a file is a zip archive of data files, by its ending."""
+    return path.suffix.lower() == ".zip"
 
 
 def _choose_member(file: Path, member: str | None) -> str:
@@ -200,10 +173,10 @@ def _choose_member(file: Path, member: str | None) -> str:
     return matching[0].filename
 
 
-def zip_members(path: Path, fault: str) -> list[zipfile.ZipInfo]:
+def zip_members(file: Path | IO[bytes], fault: str) -> list[zipfile.ZipInfo]:
     """The members that a zip file lists; `fault` is the message if it cannot be opened."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(file) as archive:
             return archive.infolist()
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
         raise InputError(fault) from None
@@ -263,13 +236,12 @@ def open_bytes(source: Input) -> Iterator[IO[bytes]]:
             raise InputError(f"{source}: the file changed while it was read; run again when it is complete.")
 
 
-def read_all(source: Input, limit: int) -> bytes:
-    """All bytes of an input; refuses more than `limit`."""
-    with open_bytes(source) as stream:
-        pieces, total = [], 0
-        while piece := stream.read(1 << 24):
-            pieces.append(piece)
-            total += len(piece)
-            if total > limit:
-                raise ResourceError(f"{source}: unpacks to more than {limit >> 30} GB; split it.")
+def read_all(stream: IO[bytes], source: Input, limit: int) -> bytes:
+    """All bytes that are left; refuses more than `limit`."""
+    pieces, total = [], 0
+    while piece := stream.read(1 << 24):
+        pieces.append(piece)
+        total += len(piece)
+        if total > limit:
+            raise ResourceError(f"{source}: unpacks to more than {limit >> 30} GB; split it.")
     return b"".join(pieces)

@@ -1,19 +1,26 @@
-"""Parquet files as named columns, read in batches; the footer is checked before any data are unpacked."""
+"""Parquet files, read in batches; the footer is checked before any data are unpacked."""
 
 import os
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from dpgm.data.formats.base import Append, Format, Guess
 from dpgm.data.formats.opening import Input
-from dpgm.data.items import is_list, is_nested
-from dpgm.data.read.columns import Chunk, Columns
-from dpgm.data.read.options import ReadOptions
-from dpgm.data.values import is_text, numbered
+from dpgm.data.formats.written import Written
+from dpgm.data.items import flat_column
+from dpgm.data.presence import is_binary
+from dpgm.data.stream import Chunk, Readers, RowStream
+from dpgm.data.values import TEXTS, is_text, numbered
 from dpgm.errors import InputError, ResourceError
+
+if TYPE_CHECKING:
+    from dpgm.data.read.options import ReadOptions
 
 _BATCH, _SMALL_BATCH = 65_536, 8_192  # rows; the small batch is for limited memory
 _MAX_ROWS = 2**40
@@ -21,35 +28,67 @@ _MAX_UNPACKED = 1 << 38
 _MAX_RATIO = 2000
 _RATIO_FROM = 4 << 30
 _MANY_VALUES = 50_000_000  # in one column; repeated values take next to no space in the file
+_UNBUFFERED: dict[str, Any] = {"pre_buffer": False, "buffer_size": 1 << 20}
 _MAX_TEXT = 1 << 30  # bytes of text in one batch; a repeated long text is stored once in the file
 
 
-def row_groups(source: Input) -> list[int]:
-    """The number of rows of every row group."""
-    with _open(source) as file:
-        _check_footer(file.metadata, source)
-        return [file.metadata.row_group(at).num_rows for at in range(file.metadata.num_row_groups)]
+class Parquet(Format):
+    """Tables with types."""
 
+    packed: ClassVar[bool] = True
+    writes = "stream"
 
-def parquet_columns(source: Input, options: ReadOptions, groups: list[int] | None = None) -> Columns:
-    """A Parquet file, or some of its row groups, as named columns."""
-    source.refuse_member("Parquet files")
-    with _open(source) as file:
-        try:
-            schema = file.schema_arrow
-        except (pa.ArrowException, ValueError):
-            raise InputError(f"{source}: its Parquet schema cannot be read; write it again.") from None
-        _check_footer(file.metadata, source)
-    kinds = {field.name: field.type for field in schema}
-    lists = tuple(name for name, kind in kinds.items() if is_list(kind))
-    booleans = tuple(name for name, kind in kinds.items() if pa.types.is_boolean(kind))
-    names = tuple(field.name for field in schema if not is_nested(field.type))
-    if not names:
-        raise InputError(f"{source}: holds no plain column; flatten its nested columns first.")
-    # Flat text columns are read dictionary-encoded, so that their size can be checked before they are decoded.
-    texts = [name for name, kind in kinds.items() if is_text(kind) and "." not in name]
-    chunks = _chunks(source, options, options.columns_to_read(names, lists), texts, groups)
-    return Columns(str(source), names, lists, chunks, booleans=booleans, schema=schema)
+    def begins(self, head: bytes) -> bool:
+        """By the mark of Parquet."""
+        return head.startswith(b"PAR1")
+
+    def stream(self, source: Input, options: "ReadOptions", draft: Guess | None = None) -> RowStream:
+        """All rows."""
+        return self.stream_of_parts(source, options, None)
+
+    def parts(self, source: Input) -> list[int]:
+        """The number of rows of every row group."""
+        _, metadata, _ = _open(source)
+        return [metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)]
+
+    def stream_of_parts(self, source: Input, options: "ReadOptions", parts: Sequence[int] | None) -> RowStream:
+        """The rows of some row groups."""
+        source.refuse_member("Parquet files")
+        opened, metadata, schema = _open(source)
+
+        def rows(readers: Readers) -> Iterator[Chunk]:
+            # Flat texts are read dictionary-encoded, so that their size can be checked before they are decoded.
+            texts = [entry.name for entry in schema if is_text(entry.type) and "." not in entry.name]
+            file = pq.ParquetFile(opened, metadata=metadata, read_dictionary=texts, **_UNBUFFERED)
+            size = _BATCH if options.memory is None else _SMALL_BATCH
+            return _chunks(file, source, list(readers), parts, size)
+
+        stream = RowStream(str(source), schema, rows, typed=True)
+        if not stream.names:
+            raise InputError(f"{source}: holds no plain column; flatten its nested columns first.")
+        return stream
+
+    def guess(self, source: Input, options: "ReadOptions") -> Guess:
+        """Whether the file holds lists of items, 0/1 columns or a table."""
+        if options.stated_shape not in (None, "wide") or options.public_domain is not None:
+            return Guess(options)
+        stream = self.stream(source, options)
+        names = [name for name in stream.names if name != options.person]
+        if stream.lists and len(names) > 1:  # then the list is one of several columns of a table
+            return Guess(replace(options, shape="wide"), table=True)
+        if options.shape is None and len(stream.lists) == 1:
+            return Guess(options)
+        first = next(stream.rows(dict.fromkeys(names, TEXTS)), None)
+        if first is None or stream.lists:
+            return Guess(options)
+        binary = all(is_binary(flat_column(first.table, name), options.threshold) for name in names)
+        return Guess(replace(options, shape="wide"), table=not binary)
+
+    @contextmanager
+    def writer(self, target: IO[bytes], written: Written) -> Iterator[Append]:
+        """One row group per chunk."""
+        with pq.ParquetWriter(target, written.schema, compression="zstd") as writer:
+            yield lambda records, first: writer.write_table(written.table(records, first))
 
 
 def _decode_texts(batch: Any, source: Input) -> Any:
@@ -65,15 +104,21 @@ def _decode_texts(batch: Any, source: Input) -> Any:
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def _open(source: Input, texts: list[str] | None = None) -> Any:
+def _open(source: Input) -> tuple[Any, Any, pa.Schema]:
+    """The open file, its footer, which was checked, and its schema."""
     try:
-        return pq.ParquetFile(
-            source.path, memory_map=False, pre_buffer=False, buffer_size=1 << 20, read_dictionary=texts
-        )
+        opened = pa.OSFile(os.fspath(source))
+        file = pq.ParquetFile(opened, **_UNBUFFERED)
     except (pa.ArrowException, OSError, ValueError, MemoryError):
         raise InputError(
             f"{source}: is not a readable Parquet file (cut short, damaged or encrypted); write it again."
         ) from None
+    try:
+        schema = file.schema_arrow
+    except (pa.ArrowException, ValueError):
+        raise InputError(f"{source}: its Parquet schema cannot be read; write it again.") from None
+    _check_footer(file.metadata, source)
+    return opened, file.metadata, schema
 
 
 def _footer_is_readable(metadata: Any) -> bool:
@@ -112,26 +157,23 @@ def _check_footer(metadata: Any, source: Input) -> None:
 
 
 def _chunks(
-    source: Input, options: ReadOptions, columns: list[str], texts: list[str], groups: list[int] | None
+    file: Any, source: Input, columns: list[str], groups: Sequence[int] | None, size: int
 ) -> Iterator[Chunk]:
-    start, size = 0, _BATCH if options.memory is None else _SMALL_BATCH
-    with _open(source, texts) as file:
-        if groups:
-            start = sum(file.metadata.row_group(at).num_rows for at in range(groups[0]))
-        batches = file.iter_batches(batch_size=size, columns=columns, row_groups=groups, use_threads=False)
-        while True:
-            try:
-                batch = next(batches, None)
-                if batch is not None:
-                    batch.validate(full=True)  # that texts are UTF-8, and lists within their values
-            except MemoryError:
-                raise ResourceError(f"{source}: there is too little memory to read it; give `memory`.") from None
-            except (pa.ArrowException, OSError, ValueError):
-                raise InputError(
-                    f"{source}: row {start + 1} or after: the Parquet data are damaged; write the file again."
-                ) from None
-            if batch is None:
-                return
-            rows = range(start + 1, start + 1 + batch.num_rows)
-            yield Chunk(pa.Table.from_batches([_decode_texts(batch, source)]), numbered(f"{source}: row", rows))
-            start += batch.num_rows
+    start = sum(file.metadata.row_group(at).num_rows for at in range(groups[0])) if groups else 0
+    batches = file.iter_batches(batch_size=size, columns=columns, row_groups=groups, use_threads=False)
+    while True:
+        try:
+            batch = next(batches, None)
+            if batch is not None:
+                batch.validate(full=True)  # that texts are UTF-8, and lists within their values
+        except MemoryError:
+            raise ResourceError(f"{source}: there is too little memory to read it; give `memory`.") from None
+        except (pa.ArrowException, OSError, ValueError):
+            raise InputError(
+                f"{source}: row {start + 1} or after: the Parquet data are damaged; write the file again."
+            ) from None
+        if batch is None:
+            return
+        rows = range(start + 1, start + 1 + batch.num_rows)
+        yield Chunk(pa.Table.from_batches([_decode_texts(batch, source)]), numbered(f"{source}: row", rows))
+        start += batch.num_rows

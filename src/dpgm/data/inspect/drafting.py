@@ -4,19 +4,36 @@ The draft states the names and kinds of columns and the decimal places of number
 bins and categories are left open, to be found privately by the fit.
 """
 
+import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from dpgm.data import kinds as kinds_of_columns
+from dpgm.data.arrow import Array, pa
 from dpgm.data.condition_text import parse_constraint
 from dpgm.data.domain import Column, Domain, open_numbers
 from dpgm.data.inspect.hints import follows_soon, ordered_dates, survey_codes
 from dpgm.data.inspect.seen import NESTED, Seen
 from dpgm.data.items import flat_column
-from dpgm.data.read.columns import Columns
-from dpgm.data.read.options import ReadOptions
-from dpgm.errors import UsageError
+from dpgm.data.stream import RowStream
+from dpgm.data.values import (
+    Conversion,
+    NumberStyle,
+    Place,
+    ValueReader,
+    is_missing,
+    is_sequence,
+    object_lists,
+    object_texts,
+)
+from dpgm.errors import InputError, UsageError
 from dpgm.validation import near
+
+if TYPE_CHECKING:
+    from dpgm.data.inspect.events import EventColumns
+
+_TIMES = ((datetime.time, "time64[us]"), (datetime.timedelta, "duration[us]"))  # which drafts leave out
 
 
 @dataclass(frozen=True)
@@ -32,6 +49,7 @@ class Drafted:
         hints: columns that other options may read better, and which options.
         gaps: usual spellings of a missing value, which the draft states as its `missing_texts`; the columns in which
             they are one, and those in which they seem to be values.
+        events: the columns of persons, items and times of a table whose rows may be events.
     """
 
     domain: Domain
@@ -41,18 +59,58 @@ class Drafted:
     follows: tuple[tuple[str, str], ...] = ()
     hints: tuple[tuple[str, str], ...] = ()
     gaps: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = ()
+    events: "EventColumns | None" = None
+
+
+def drafted_columns(stream: RowStream) -> dict[str, Conversion]:
+    """All columns of a table that has no domain yet; one that cannot be modelled becomes one of empty structures."""
+    lists, others = Conversion(_any_type(object_lists)), Conversion(_objects, keeps_type=True)
+    return {name: lists if name in stream.lists else others for name in stream.names}
+
+
+def _objects(values: Sequence[Any], place: Place) -> Array:
+    """Values of a column: lists if any is one, otherwise texts."""
+    present = [value for value in values if not is_missing(value)]
+    if any(is_sequence(value) for value in present):
+        return _any_type(object_lists)(values, place)
+    for kind, stored in _TIMES:
+        if present and all(isinstance(value, kind) for value in present):
+            try:
+                return pa.array(values, type=stored, from_pandas=True)
+            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+                break  # out of the range of Arrow
+    return _any_type(object_texts)(values, place)
+
+
+def _any_type(read: ValueReader) -> ValueReader:
+    """A reader that returns a column of empty structures, which drafts leave out, if `read` refuses the values."""
+
+    def reader(values: Sequence[Any], where: Place) -> Array:
+        try:
+            return read(values, where)
+        except InputError:
+            return pa.nulls(len(values), pa.struct([]))
+
+    return reader
 
 
 def draft_table(
-    columns: Columns, options: ReadOptions, *, drop: Sequence[str] = (), kinds: Mapping[str, str] | None = None
+    stream: RowStream,
+    person: str | None,
+    missing: Sequence[str],
+    style: NumberStyle,
+    *,
+    drop: Sequence[str] = (),
+    kinds: Mapping[str, str] | None = None,
 ) -> Drafted:
     """A domain drafted from the columns of a table, everything but names and kinds left open.
 
-    `drop` are columns to ignore; `kinds` gives the kinds of columns that the curator knows better.
+    `person` is the column of persons, `missing` are texts that mean a missing value, and `style` is how numbers are
+    written. `drop` are columns to ignore; `kinds` gives the kinds of columns that the curator knows better.
     """
-    stated = _stated_kinds(columns, drop, kinds or {})
-    seen = {name: Seen(name, options) for name in columns.names}
-    for chunk in columns.chunks:
+    stated = _stated_kinds(stream, drop, kinds or {})
+    seen = {name: Seen(name, missing, style) for name in stream.names}
+    for chunk in stream.read(drafted_columns(stream)):
         for name, column in seen.items():
             column.update(flat_column(chunk.table, name), chunk.place)
     for column in seen.values():
@@ -60,7 +118,7 @@ def draft_table(
     fields: list[Column] = []
     left_out, confirm = [], []
     for name, column in seen.items():
-        if name == options.person:
+        if name == person:
             kind, reason = "identifier", "the column of persons: never read into records, samples carry fresh ones"
         elif name in stated:
             kind, reason = stated[name], "as you said" if name in drop else f"{stated[name]}, as you said"
@@ -71,11 +129,11 @@ def draft_table(
             left_out.append((name, reason))
         else:
             confirm.append(f"{name}: {reason}")
-    schema = () if columns.schema is None else columns.schema.names
-    left_out += [(name, NESTED) for name in schema if name not in columns.names]
+    schema = stream.schema.names
+    left_out += [(name, NESTED) for name in schema if name not in stream.names]
     if not confirm:
         raise UsageError(
-            f"{columns.file}: no column is left to model ({left_out[0][0]!r}: {left_out[0][1]}); say what a column is"
+            f"{stream.name}: no column is left to model ({left_out[0][0]!r}: {left_out[0][1]}); say what a column is"
             " with --kind COLUMN=KIND."
         )
     names = [field.name for field in fields if field.is_read]
@@ -87,9 +145,7 @@ def draft_table(
     whole = [field.name for field in open_numbers(domain) if field.format.is_whole]
     shared = survey_codes({name: seen[name].numbers for name in whole if seen[name].is_number})
     hints = (
-        (name, column.hint(shared.get(name, ())))
-        for name, column in seen.items()
-        if name not in (*stated, options.person)
+        (name, column.hint(shared.get(name, ()))) for name, column in seen.items() if name not in (*stated, person)
     )
     return Drafted(
         domain,
@@ -110,13 +166,13 @@ def _columns_with(
     return gaps, tuple(name for name in names if text in seen[name].values)
 
 
-def _stated_kinds(columns: Columns, drop: Sequence[str], kinds: Mapping[str, str]) -> dict[str, str]:
+def _stated_kinds(stream: RowStream, drop: Sequence[str], kinds: Mapping[str, str]) -> dict[str, str]:
     """The kinds that the curator states, checked; columns to drop are ignored ones."""
     for name in (*drop, *kinds):
-        if name not in columns.names:
+        if name not in stream.names:
             raise UsageError(
-                f"{columns.file}: there is no column {name!r}{near(name, columns.names)}; the columns are"
-                f" {columns.listed()}."
+                f"{stream.name}: there is no column {name!r}{near(name, stream.names)}; the columns are"
+                f" {stream.listed()}."
             )
     words = kinds_of_columns.draft_words()
     for name, kind in kinds.items():

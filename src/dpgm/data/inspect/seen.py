@@ -26,10 +26,10 @@ from dpgm.data.inspect.hints import (
 from dpgm.data.items import is_list
 from dpgm.data.number_format import LARGEST_TICK, MOST_PLACES, SECONDS, Unit
 from dpgm.data.person_columns import called_id, is_identifier, is_index, names_persons
-from dpgm.data.read.options import ReadOptions
 from dpgm.data.values import (
     DATE_PATTERNS,
     ISO_PATTERNS,
+    NumberStyle,
     as_texts,
     fitting_patterns,
     floats,
@@ -61,8 +61,8 @@ _BOOLEANS = ({"true", "false"}, {"t", "f"})
 class Seen:
     """What the values of one column of a table look like, updated chunk by chunk."""
 
-    def __init__(self, name: str, options: ReadOptions) -> None:
-        self.name, self._missing_texts, self._style = name, ("", *options.missing), options.number_style
+    def __init__(self, name: str, missing: Sequence[str], style: NumberStyle) -> None:
+        self.name, self._missing_texts, self._style = name, ("", *missing), style
         self.rows = self.missing = self.decimals = self.padded = 0
         self.is_number = True
         self.unsupported = ""  # why the column cannot be modelled

@@ -49,13 +49,14 @@ Recoder: TypeAlias = Callable[[Any], OpenColumn]  # part of an open column in po
 class CellStyle:
     """How cells are written: texts that stand for a missing value, a suffix to cut off, a text between items.
 
-    `time` is the column with the times of the items of a sequence.
+    `time` is the column with the times of the items of a sequence, and `threshold` the value above which a pixel is on.
     """
 
     missing: tuple[str, ...] = ("",)
     strip_suffix: str = ""
     item_separator: str | None = None
     time: str | None = None
+    threshold: float | None = None
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,25 @@
 """`Image`: a picture per row."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgm.arrays import Mask
+from dpgm.data.arrow import Table, pa
+from dpgm.data.kinds.base import CellStyle, Field, FieldReader
 from dpgm.data.kinds.items import SetField
 from dpgm.data.labels import MAX_WIDTH
 from dpgm.data.number_format import is_whole
+from dpgm.data.open_columns import SetColumn
+from dpgm.data.presence import present_cells
+from dpgm.data.rows import row_pointers
+from dpgm.data.values import Place, refuse_rows
+from dpgm.errors import InputError, UsageError
 
+WHITE = 255  # the largest pixel value in files of bytes
 MAX_LEVELS = 256
 MAX_WHITE = 65_535  # scanners have up to 16 bits per pixel
 
@@ -65,8 +78,51 @@ class Image(SetField):
         names = [f"r{at // self.columns}c{at % self.columns}" for at in range(self.pixels)]
         return names if self.levels == 2 else [f"{name}>{t}" for t in range(self.levels - 1) for name in names]
 
+    def reader(self, style: CellStyle, others: Mapping[str, Field]) -> FieldReader:
+        """Reads pixels, or lists of the positions that are filled."""
+        read_lists = super().reader(style, others)
+
+        def read(table: Table, place: Place) -> Any:
+            column = table.column(self.name)
+            if not isinstance(column.type, pa.FixedShapeTensorType):
+                return read_lists(table, place)
+            pixels = column.combine_chunks().to_numpy_ndarray()
+            if pixels.shape[1:] != (self.height, self.columns):
+                raise InputError(f"{place(0)}: is no image of {self.height} x {self.columns}; correct the domain.")
+            rows, positions = np.nonzero(self._filled(pixels.reshape(len(pixels), -1), style.threshold, place))
+            indptr = row_pointers(np.bincount(rows, minlength=len(pixels)))
+            return SetColumn(indptr, positions.astype(np.int32))
+
+        return read
+
+    def _filled(self, pixels: NDArray[Any], threshold: float | None, place: Place) -> Mask:
+        """(n, width) mask of the positions that are filled."""
+        if self.levels == 2:
+            return present_cells(pixels, threshold, place)
+        if threshold is not None:
+            raise UsageError(
+                "`threshold` belongs to binary images; this domain states grey levels, so leave it out."
+            )
+        white = self.white or (WHITE if pixels.dtype.kind in "iu" else 1)
+        refuse_rows(
+            ~((pixels >= 0) & (pixels <= white)),  # True for NaN
+            place,
+            f"holds a grey value outside 0 to {white}; correct the file, or state the image's `white` in the domain.",
+        )
+        return level_bits(nearest_levels(pixels * (WHITE / white), self), self)
+
     def described(self) -> str:
         """Its size and grey levels."""
         levels = "" if self.levels == 2 else f", {self.levels} grey levels"
         white = "" if self.white is None else f", white {self.white}"
         return f"image of {self.height} x {self.columns}{levels}{white}"
+
+
+def level_bits(levels: NDArray[Any], image: Image) -> Mask:
+    """(n, width) mask: the positions that are set for grey levels (n, pixels)."""
+    return np.concatenate([levels > t for t in range(image.levels - 1)], axis=1)
+
+
+def nearest_levels(values: NDArray[Any], image: Image) -> NDArray[np.int64]:
+    """The grey levels nearest to values in 0 .. 255."""
+    return np.rint(np.asarray(values, dtype=np.float64) * ((image.levels - 1) / WHITE)).astype(np.int64)

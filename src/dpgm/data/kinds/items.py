@@ -1,13 +1,13 @@
 """`ItemSet`: any number of items per row; and what it shares with images, which are item sets with a shape."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dpgm.data.arrow import Array, DataType, Table, pa, pc
+from dpgm.data.arrow import Array, DataType, pa, pc
 from dpgm.data.items import (
     Items,
     KnownItems,
@@ -51,16 +51,29 @@ class SetField(Field):
         """The items as texts."""
         return [str(item) for item in self.items]
 
+    def known_items(self) -> Items:
+        """The items that are listed, or a vocabulary of those that will occur."""
+        return Vocabulary() if self.is_open else KnownItems(self.items)
+
     def reader(self, style: CellStyle, others: Mapping[str, Field]) -> FieldReader:
         """Reads lists of items, or texts with items; items that are not listed are dropped silently."""
-        items: Items = Vocabulary() if self.is_open else KnownItems(self.items)
-        separator = self.separator if style.item_separator is None else style.item_separator
+        read = self.cells_reader(style, self.known_items())
+        return lambda table, place: read(flat_column(table, self.name), in_column(place, self.name))
 
-        def read(table: Table, place: Place) -> SetColumn:
-            column, where = flat_column(table, self.name), in_column(place, self.name)
-            lists = cell_lists(column, separator, where) if pa.types.is_string(column.type) else column
+    def cells_reader(
+        self, style: CellStyle, items: Items, *, single: bool = False
+    ) -> Callable[[Array, Place], SetColumn]:
+        """Reads cells of a column in codes of `items`, part by part; with `single` a text may also be one item."""
+        separator = self.separator if style.item_separator is None else style.item_separator
+        vocabulary = items if isinstance(items, Vocabulary) else None
+
+        def read(column: Array, where: Place) -> SetColumn:
+            lists = (
+                cell_lists(column, separator, where, items if single else None)
+                if pa.types.is_string(column.type)
+                else column
+            )
             codes, lengths = set_codes(lists, items, where)
-            vocabulary = items if isinstance(items, Vocabulary) else None
             width = self.width if vocabulary is None else max(len(vocabulary), 1)
             indptr, codes = sort_rows(row_pointers(lengths), codes, width)
             return SetColumn(indptr, codes.astype(np.int32), vocabulary)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpgm.arrays import Codes
 from dpgm.data.arrow import Array, Table, pa, pc
-from dpgm.data.event_times import Times, clock_times, running_times
+from dpgm.data.event_times import Times, clock_times, running_times, times_beside
 from dpgm.data.events import Events, in_order
 from dpgm.data.items import (
     Items,
@@ -30,8 +30,8 @@ from dpgm.data.labels import Label, checked_labels
 from dpgm.data.number_format import SECONDS, is_day, is_pattern, is_whole, iso_seconds
 from dpgm.data.open_columns import EventColumn, OpenColumn
 from dpgm.data.rows import index_dtype, row_pointers
-from dpgm.data.values import Place, as_written, in_column, refuse_first
-from dpgm.data.vocabulary import Vocabulary
+from dpgm.data.values import Place, as_written, in_column
+from dpgm.data.vocabulary import Vocabulary, name_ranks
 from dpgm.errors import InputError
 from dpgm.validation import counted
 
@@ -114,6 +114,14 @@ class ItemSequence(SetField):
         if self.pattern is not None and not is_pattern(self.pattern):
             raise self._error("pattern must be written as for strptime, such as %d.%m.%Y %H:%M")
 
+    @classmethod
+    def to_find(cls, name: str, period: str | None = None) -> "ItemSequence":
+        """A sequence of items to be found; with times if a period is stated, such as 2024-03-01..2024-03-31."""
+        if period is None:
+            return cls(name, discover=True)
+        start, _, end = period.partition("..")
+        return cls(name, discover=True, time=True, start=start.strip(), end=end.strip())
+
     # -- the period ------------------------------------------------------------------------------------------------
 
     @cached_property
@@ -187,9 +195,9 @@ class ItemSequence(SetField):
             codes = item_codes(pc.list_flatten(lists[0]), items, in_column(at, self.name))
             times = None
             if style.time is not None:
-                message = f"the lists of {self.name!r} and of their times must be equally long; correct the file."
-                refuse_first(list_lengths(lists[1]) != lengths, in_column(place, style.time), message)
-                times = self.times_of(pc.list_flatten(lists[1]), in_column(at, style.time), style)
+                column = times_beside(lists[1], lengths, in_column(place, style.time))
+                column = column.filter(pa.array(np.repeat(lengths, np.maximum(lengths, 1)) > 0))
+                times = self.times_of(column, in_column(at, style.time), style)
             people = np.repeat(np.arange(len(lengths)), lengths)
             return self.column(people, len(lengths), codes, times, items)
 
@@ -223,7 +231,7 @@ class ItemSequence(SetField):
             known &= (minutes >= 0) & (minutes < self.minutes)  # False where missing
         chosen = np.flatnonzero(known)
         if times is not None:
-            ranks = _ranks(codes[chosen], items)
+            ranks = self.ranks(codes[chosen], items)
             chosen = chosen[in_order(people[chosen], times[chosen], ranks)]
         indptr = row_pointers(np.bincount(people[chosen], minlength=count))
         vocabulary = items if isinstance(items, Vocabulary) else None
@@ -231,6 +239,11 @@ class ItemSequence(SetField):
         within = minutes[chosen].astype(np.int32) if self.time and times is not None else None
         events = Events(indptr, codes[chosen].astype(kind), within)
         return EventColumn(events if self.is_open else events.first(self.max_length), vocabulary)
+
+    @staticmethod
+    def ranks(codes: NDArray[Any], items: Items) -> NDArray[Any]:
+        """By what events at the same time are sorted: the public list, or the names of items, whoever has them."""
+        return name_ranks(codes, items)[0] if isinstance(items, Vocabulary) else codes
 
     def recoder(self, column: OpenColumn, fallback: int | None) -> Recoder:
         """Events of items that are not published are dropped, and then those beyond the greatest length."""
@@ -312,18 +325,6 @@ def _lists(table: Table, name: str, separator: str | None, place: Place) -> Arra
     if not is_list(column.type):
         raise InputError(f"{where(0)}: the column does not hold lists; choose another column or shape.")
     return column
-
-
-def _ranks(codes: Codes, items: Items) -> NDArray[Any]:
-    """By what events at the same time are sorted: the public list, or the names of items, whoever has them."""
-    if not isinstance(items, Vocabulary):
-        return codes
-    found = np.unique(codes)
-    labels = items.labels
-    by_name = np.argsort(np.array([labels[code] for code in found], dtype=np.str_), kind="stable")
-    rank = np.empty(len(found), dtype=np.int64)
-    rank[by_name] = np.arange(len(found))
-    return rank[np.searchsorted(found, codes)]
 
 
 def _is_zone(name: object) -> bool:

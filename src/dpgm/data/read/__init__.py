@@ -1,6 +1,6 @@
 """Reading data files, and data in memory, into records.
 
-`readers` decides on the format, `opening` unpacks the file (`lines` splits text into blocks), and one module per format
-turns it into `columns`: a stream of Arrow tables, from which records are made in one of three shapes. `storage` holds
-rows while they are read. `arrays` and `frames` read matrices and frames. `options` has all that a user can state.
+`readers` opens files, whose formats (`data.formats`) give a stream of Arrow tables, and `frames` makes such a stream of
+frames and matrices. `shapes` turns a stream into records by the kinds of columns of the domain, and `persons` groups or
+limits the rows of a person. `options` has all that a user can state.
 """

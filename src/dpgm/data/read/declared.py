@@ -96,6 +96,34 @@ class DeclaredOptions:
         str | None,
         Option("The column of items (long), or of lists of items (basket).", "COLUMN", "columns", True),
     ] = None
+    time: Annotated[
+        str | None,
+        Option(
+            "Makes the items of a person a sequence: the column of times (long) or of lists of times; any numbers that"
+            " rise with time will do where the domain has no times.",
+            "COLUMN",
+            "columns",
+            True,
+        ),
+    ] = None
+    period: Annotated[
+        str | None,
+        Option(
+            "Sequences without a domain: the public period of their times, such as 2024-03-01..2024-03-31; samples then"
+            " have times, and not only an order.",
+            "FROM..TO",
+            in_memory=True,
+        ),
+    ] = None
+    persons: Annotated[
+        Paths | None,
+        Option(
+            "Sequences: a second file with the attributes of persons, one row each, with the same column of persons.",
+            "FILE",
+            None,
+            True,
+        ),
+    ] = None
     count: Annotated[
         str | None, Option("Long shape: the column of counts; 0 means that the item is absent.", "COLUMN")
     ] = None

@@ -5,34 +5,29 @@ Python objects is a column of texts, whatever it contains.
 """
 
 import re
-import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from dpgm.data.domain import Domain
 from dpgm.data.domain_file import DomainLike, as_domain
-from dpgm.data.encoding import TableEncoder
-from dpgm.data.items import flat_column, is_list
-from dpgm.data.layouts import Layout, Source
-from dpgm.data.person_columns import named_like_persons, person_advice
-from dpgm.data.read.arrays import from_matrix
-from dpgm.data.read.columns import Chunk, Columns, read_columns
+from dpgm.data.formats.matrices import matrix_stream
+from dpgm.data.layouts import Layout, Shape, Source
 from dpgm.data.read.options import ReadOptions
-from dpgm.data.read.pandas_columns import Convert, column_of_field, column_of_items, type_of
-from dpgm.data.read.readers import domain_of_schema, read_with_discovery
-from dpgm.data.read.storage import Persons, limit_rows_per_person
-from dpgm.data.records import Dtypes, Records, concatenate
-from dpgm.data.values import in_column, numbered
-from dpgm.errors import InputError, PrivacyWarning, UsageError
-from dpgm.validation import near
+from dpgm.data.read.pandas_columns import converted, type_of
+from dpgm.data.read.readers import domain_of_schema, warn_of_persons
+from dpgm.data.read.shapes import read_stream
+from dpgm.data.records import Dtypes, Records
+from dpgm.data.stream import Chunk, Readers, RowStream
+from dpgm.data.values import numbered
+from dpgm.errors import InputError, UsageError
 
 _FRAMES = ("pandas", "polars", "pyarrow")
 _DATABASES = ("sqlite3", "sqlalchemy")
-_FRAME = "the frame"  # instead of a file name in messages
 _CHUNK = 65_536  # rows
 # Dtypes that pandas and polars may have inferred from the values; one with a named time zone is taken as stated.
 _INFERRED_DTYPE = {
@@ -71,30 +66,14 @@ def as_records(data: object, domain: DomainLike | None = None) -> Records:
     if isinstance(data, Records):
         return data
     domain, data = as_domain(domain), checked_frame(data)
-    package = package_of(data)
-    if isinstance(data, np.ndarray) or package == "scipy":
-        return from_matrix(data, domain)
-    if package not in _FRAMES:
-        raise UsageError(
-            "records must come from dpgm, numpy, scipy, pandas, polars or pyarrow; put lists or dicts into a frame, and"
-            f" read a file with `dpgm.read_records`; got {type(data).__name__}."
-        )
+    if not is_frame(data):
+        return _of_matrix(data, domain)
     if domain is None:
         raise UsageError(
             "a table needs a public domain; pass `domain=` (`dpgm.load_domain` reads one from a file)."
         )
-    known = column_names(data)
-    for field in domain.fields:
-        if field.name not in known:
-            listed = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
-            raise InputError(
-                f"the frame has no column {field.name!r}, which the domain names{near(field.name, known)}; its columns"
-                f" are {listed or 'none'}."
-            )
-    encoder = TableEncoder(domain)
-    fields = {field.name: field for field in domain.fields}
-    table = _table(data, list(fields), lambda series, name: column_of_field(series, name, fields[name]))
-    return concatenate([encoder.encode(chunk.table, chunk.place) for chunk in _chunks(table)])
+    stream = frame_stream(data)
+    return read_stream(stream, _with_shape(stream, ReadOptions(domain=domain)))[0]
 
 
 def read_frame(
@@ -103,79 +82,111 @@ def read_frame(
     *,
     person: str | None = None,
     item: str | None = None,
+    time: str | None = None,
+    period: str | None = None,
+    persons: object = None,
     rows_per_person: int | None = None,
     discover: bool = False,
 ) -> FrameRecords:
-    """Records of data in memory, and how they were read.
+    """Records of a frame or a matrix, and how they were read.
 
     Args:
-        data: records, a matrix, or a frame.
-        domain: the public domain; optional for records and matrices.
+        data: a frame or a matrix; records stay as they are.
+        domain: the public domain; optional for matrices.
         person: a frame's column of persons: with `item`, rows are grouped by it; without, its values must differ.
         item: the column of items: with `person`, one item per row; without, a list of items per row.
+        time: the column of times, by which items are a sequence: one time per row, or a list of times where items are.
+        period: the public period of the times, such as 2024-03-01..2024-03-31, where no domain has it.
+        persons: a frame with the attributes of persons, one row each, if the other frame has their events only.
         rows_per_person: keep at most this many rows per person, chosen at random in secret, instead of one.
         discover: find privately what the domain does not state; names and types of a frame's columns are public.
     """
     domain, data = as_domain(domain), checked_frame(data)
     if not is_frame(data):
-        if person is not None or item is not None or rows_per_person is not None or discover:
+        stated = (person, item, time, period, persons, rows_per_person)
+        if discover or any(one is not None for one in stated):
             raise UsageError(
-                "`person`, `item`, `rows_per_person` and `discover` are for frames of pandas, polars or pyarrow; leave"
-                " them out."
+                "`person`, `item`, `time`, `period`, `persons`, `rows_per_person` and `discover` are for frames of"
+                " pandas, polars or pyarrow; leave them out."
             )
         return FrameRecords(as_records(data, domain), None)
     if domain is None and not discover:
         raise UsageError(_NO_DOMAIN)
-    if not len(data):  # type: ignore[arg-type]
-        raise InputError("the frame has no rows; give at least one.")
-    names, dtypes = column_names(data), _dtypes(data)
-    like_persons = named_like_persons((name for name in names if name != item), domain)
-    if person is None and like_persons:
-        warnings.warn(f"the frame: {person_advice(like_persons)}.", PrivacyWarning, stacklevel=3)
-    options = ReadOptions(person=person, item=item, rows_per_person=rows_per_person)
-    if item is not None and person is None and item not in names:
+    stream, attributes = frame_stream(data), None
+    options = ReadOptions(
+        domain=domain,
+        person=person,
+        item=item,
+        time=time,
+        period=period,
+        rows_per_person=rows_per_person,
+        discover=discover,
+    )
+    if persons is not None:
+        if not options.reads_events:
+            raise UsageError("`persons` has attributes of persons for a sequence; give a domain with one.")
+        attributes = frame_stream(checked_frame(persons))
+        options = replace(options, persons=attributes.name)
+    if options.stated_shape != "long" and not options.reads_events:
+        options = _with_judged_domain(stream, options)
+    records, source = read_stream(stream, _with_shape(stream, options), attributes)
+    warn_of_persons(stream, source)
+    if source.shape == "long" and item in stream.lists:  # samples hold lists as well
+        shape: Shape = "basket" if len(records.domain.fields) == 1 else "wide"
+        source = replace(source, layout=Layout(shape, item=item, time=time))
+    return FrameRecords(records, source, _dtypes(data))
+
+
+def _with_judged_domain(stream: RowStream, options: ReadOptions) -> ReadOptions:
+    """The options with a domain, by names and types of the columns if none is stated."""
+    item = None if options.item is None else stream.required(options.item, "item")
+    if options.domain is not None:
+        return options
+    schema = stream.schema
+    if item is not None:  # holds lists, which the dtype of a column of Python objects does not say
+        schema = schema.set(schema.get_field_index(item), schema.field(item).with_type(pa.list_(pa.string())))
+    domain = domain_of_schema(schema, person=options.person)
+    # Whoever made the frame may have inferred dtypes from the values.
+    return replace(options, domain=replace(domain, origin="judged"), discover=False)
+
+
+def _with_shape(stream: RowStream, options: ReadOptions) -> ReadOptions:
+    """The options with the shape of a frame: long, a table (which may have one column of lists), or 0/1 columns."""
+    field = options.item_set
+    if options.stated_shape == "long" or options.reads_events:
+        return replace(options, shape=options.stated_shape or "basket")
+    if field is None:
+        return options
+    if field.name in stream.names:
+        return replace(options, shape="wide", item=field.name)
+    if field.is_open:
+        raise InputError(f"{stream.name} has no column {field.name!r}, which the domain names.")
+    return replace(options, shape="wide")
+
+
+def _of_matrix(data: Any, domain: Domain | None) -> Records:
+    """Records of a matrix of 0 and 1, or of counts: values other than 0 are present."""
+    dense = isinstance(data, np.ndarray)
+    if not dense and package_of(data) != "scipy":
         raise UsageError(
-            f"the frame has no column {item!r}{near(item, names)}; it has {', '.join(map(repr, names[:20]))}."
+            "records must come from dpgm, numpy, scipy, pandas, polars or pyarrow; put lists or dicts into a frame, and"
+            f" read a file with `dpgm.read_records`; got {type(data).__name__}."
         )
-    if item is not None and person is not None:
-        options = replace(options, domain=domain, discover=discover)
-        return FrameRecords(*_long(data, options), dtypes)
-    if domain is None:
-        schema = frame_schema(data)
-        if item is not None:  # holds lists, which the dtype of a column of Python objects does not say
-            schema = schema.set(schema.get_field_index(item), schema.field(item).with_type(pa.list_(pa.string())))
-        domain = domain_of_schema(schema, person=person)
-        domain = replace(domain, origin="judged")  # whoever made the frame may have inferred dtypes from the values
-    elif discover and not domain.is_open:
-        raise UsageError("the domain leaves nothing to discover; leave out `discover`.")
-    field = domain.item_set
-    if field is not None and field.name not in names:  # one 0/1 column per item
-        if domain.is_open:
-            raise InputError(f"the frame has no column {field.name!r}, which the domain names.")
-        columns = replace(frame_columns(data, names), lists=())
-        return FrameRecords(*read_columns(columns, replace(options, domain=domain, shape="wide")), dtypes)
-    records = as_records(data, domain)
-    if person is None:
-        return FrameRecords(records, None, dtypes)
-    columns, persons = frame_columns(data, [person]), Persons()
-    columns.required(person, "person")
-    for chunk in columns.chunks:
-        persons.add(flat_column(chunk.table, person), in_column(chunk.place, person))
-    records = limit_rows_per_person(records, persons, rows_per_person, _FRAME)
-    return FrameRecords(records, Source("person", False, "wide", None, rows_per_person or 1), dtypes)
-
-
-def _long(data: Any, options: ReadOptions) -> tuple[Records, Source]:
-    """Records of a frame whose rows hold one item, or a list of items, of a person."""
-    person, item = str(options.person), str(options.item)
-    columns = frame_columns(data, [person, item], item=item)
-    columns.required(person, "person")
-    columns.required(item, "item")
-    options = replace(options, shape="long")
-    records, source = read_with_discovery(options, lambda options: read_columns(columns, options))
-    if is_list(frame_schema(data).field(item).type):  # samples hold lists as well
-        source = replace(source, layout=Layout("basket", item=item))
-    return records, source
+    values = data if dense else getattr(data, "data", None)
+    if data.ndim != 2 or not isinstance(values, np.ndarray) or values.dtype.kind not in "biuf":
+        raise InputError("a matrix of numbers with two dimensions is needed.")
+    if values.dtype.kind == "f":
+        if not np.isfinite(values).all():
+            raise InputError("the matrix holds NaN or infinite values; 0 and non-zero are expected.")
+        if not ((values == 0) | (values == 1)).all():
+            raise InputError(
+                "the matrix holds numbers other than 0 and 1; say what is present, such as `matrix > 0`, or give a"
+                " frame with a domain that describes its columns."
+            )
+    data = data != 0
+    return read_stream(
+        matrix_stream(data, ReadOptions(domain=domain), "the matrix", "row"), ReadOptions(domain=domain)
+    )[0]
 
 
 def long_records(data: object, person: str, item: str) -> Records:
@@ -186,11 +197,10 @@ def long_records(data: object, person: str, item: str) -> Records:
     data = checked_frame(data)
     if not is_frame(data):
         raise UsageError("`person` and `item` are for frames of pandas, polars or pyarrow, and for files.")
-    names = column_names(data)
-    if person not in names and names == [item]:
-        columns = frame_columns(data, names, item=item)
-        return read_columns(columns, ReadOptions(shape="basket", item=item, assume_public_items=True))[0]
-    return _long(data, ReadOptions(person=person, item=item, assume_public_items=True))[0]
+    stream = frame_stream(data)
+    if stream.names == (item,) and person != item:
+        return read_stream(stream, ReadOptions(shape="basket", item=item, assume_public_items=True))[0]
+    return read_stream(stream, ReadOptions(person=person, item=item, assume_public_items=True))[0]
 
 
 # -- what a frame is -----------------------------------------------------------------------------------------------
@@ -282,48 +292,27 @@ def arrow_table(frame: Any, names: Sequence[str] | None = None) -> pa.Table:
         raise InputError("a column of the frame has a type that Arrow does not have; convert it first.") from None
 
 
-def frame_columns(
-    data: Any, names: Sequence[str], *, item: str | None = None, convert: Convert = column_of_field
-) -> Columns:
-    """Some columns of a frame, categories decoded; `item` may hold lists, and pandas columns are read by `convert`."""
+def frame_stream(data: Any) -> RowStream:
+    """The rows of a frame, categories decoded; objects of pandas become columns by the readers that are asked for."""
     known = column_names(data)
-    _refuse_repeated(known, known)
-    table = _table(
-        data,
-        [name for name in dict.fromkeys(names) if name in known],
-        lambda series, name: (column_of_items if name == item else convert)(series, name),
-    )
-    table = pa.table({name: _decoded(table.column(name)) for name in table.column_names})
-    kinds = {entry.name: entry.type for entry in table.schema}
-    return Columns(
-        _FRAME,
-        tuple(known),
-        tuple(name for name, kind in kinds.items() if is_list(kind)),
-        _chunks(table),
-        booleans=tuple(name for name, kind in kinds.items() if pa.types.is_boolean(kind)),
-        schema=table.schema,
-    )
-
-
-def _refuse_repeated(names: Sequence[str], known: list[str]) -> None:
-    counts = Counter(known)
-    for name in names:
-        if counts[name] > 1:
+    for name, count in Counter(known).items():
+        if count > 1:
             raise InputError(f"two columns of the frame are named {name!r}; names must differ.")
 
+    def rows(readers: Readers) -> Iterator[Chunk]:
+        names = [name for name in readers if name in known]
+        if package_of(data) == "pandas":
+            table = pa.table(
+                {name: converted(data.iloc[:, known.index(name)], name, readers[name]) for name in names}
+            )
+        else:
+            table = arrow_table(data, names)
+        table = pa.table({name: _decoded(table.column(name)) for name in names})
+        numbers = range(1, table.num_rows + 2)
+        for start in range(0, table.num_rows, _CHUNK):
+            yield Chunk(table.slice(start, _CHUNK), numbered("row", numbers[start:]))
 
-def _chunks(table: pa.Table) -> list[Chunk]:
-    rows, starts = range(1, table.num_rows + 2), range(0, max(table.num_rows, 1), _CHUNK)
-    return [Chunk(table.slice(start, _CHUNK), numbered("row", rows[start:])) for start in starts]
-
-
-def _table(data: Any, names: list[str], convert: Convert) -> pa.Table:
-    """Some columns of a frame as an Arrow table; those of pandas are read by `convert`."""
-    known = column_names(data)
-    _refuse_repeated(names, known)
-    if package_of(data) != "pandas":
-        return arrow_table(data, names)
-    return pa.table({name: convert(data.iloc[:, known.index(name)], name) for name in names})
+    return RowStream("the frame", frame_schema(data), rows, typed=True, noun="frame")
 
 
 def _decoded(column: Any) -> Any:

@@ -40,4 +40,7 @@ class ReadKeywords(FileKeywords, total=False):
     person: str | None
     rows_per_person: int | None
     item: str | None
+    time: str | None
+    period: str | None
+    persons: Paths | None
     memory: str | int | None

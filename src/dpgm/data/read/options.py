@@ -5,17 +5,16 @@ What a row is read as depends on that row, the domain and these options, and on 
 
 import codecs
 import inspect
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Unpack
 
 from dpgm import validation
-from dpgm.data.domain import Domain
+from dpgm.data.domain import Domain, ItemSequence
 from dpgm.data.domain_file import as_domain
-from dpgm.data.formats import format_of
+from dpgm.data.formats import format_named
 from dpgm.data.kinds.items import SetField
-from dpgm.data.layouts import Shape, check_shape
+from dpgm.data.layouts import Layout, Shape, check_shape
 from dpgm.data.read.declared import UTF8, DeclaredOptions, described
 from dpgm.data.read.keywords import ReadKeywords
 from dpgm.data.stores import PROCESS_BYTES, MemoryLimit, bytes_of, rows_share, size_text
@@ -55,6 +54,8 @@ class ReadOptions(DeclaredOptions):
             domain = domain.declared_public()
         if domain is not None and self.item_separator:  # samples are written with it
             domain = _with_separator(domain, self.item_separator)
+        if domain is not None and domain.sequence is not None and domain.layout is not None:
+            self._take_layout(domain.layout)
         if self.item_separator is None and domain is not None and domain.item_set is not None:
             object.__setattr__(self, "item_separator", domain.item_set.separator)
         if isinstance(self.missing, str) or not all(isinstance(text, str) for text in self.missing):
@@ -66,7 +67,7 @@ class ReadOptions(DeclaredOptions):
         object.__setattr__(self, "domain", domain)
         check_shape(self.shape)
         if self.format is not None:
-            format_of("", self.format)
+            format_named(self.format)
         if self.separator is not None and (len(self.separator) != 1 or self.separator in '"\n\r'):
             raise UsageError("`separator` must be one character that is neither a quote nor a line end.")
         object.__setattr__(self, "encoding", _canonical_encoding(self.encoding))
@@ -81,6 +82,30 @@ class ReadOptions(DeclaredOptions):
         if self.count is not None and (self.person is None or self.item is None):
             raise UsageError("`count` belongs to the long shape; give `person` and `item` as well.")
         self._check_rows_per_person()
+        self._check_sequence(domain)
+
+    def _take_layout(self, layout: Layout) -> None:
+        """A sequence is laid out as its domain says, unless the options say it."""
+        if self.shape is self.person is self.item is self.time is None:
+            for name in ("shape", "person", "item", "time"):
+                object.__setattr__(self, name, getattr(layout, name))
+
+    def _check_sequence(self, domain: Domain | None) -> None:
+        if self.time is not None and domain is not None and domain.sequence is None:
+            raise UsageError(
+                "`time` belongs to a sequence, and the domain has none; give it a field of kind `sequence`."
+            )
+        if self.period is not None and (self.time is None or domain is not None):
+            raise UsageError(
+                "`period` belongs to `time` without a domain; say it as `from` and `to` of the sequence in the domain."
+            )
+        if self.period is not None:
+            ItemSequence.to_find(str(self.item), self.period)  # refuses what is no period
+
+    @property
+    def reads_events(self) -> bool:
+        """Whether records have events: the domain has a sequence, or a column of times is stated."""
+        return self.time is not None or (self.public_domain is not None and self.public_domain.sequence is not None)
 
     def _check_rows_per_person(self) -> None:
         if self.rows_per_person is None:
@@ -145,22 +170,22 @@ class ReadOptions(DeclaredOptions):
     @property
     def named_columns(self) -> tuple[str, ...]:
         """The columns that the options and the domain name."""
-        named = [name for name in (self.person, self.item, self.count) if name is not None]
-        if self.table_domain is not None and self.stated_shape == "wide":
-            named += [field.name for field in self.table_domain.fields]
-        return tuple(dict.fromkeys(named))
+        named = [name for name in (self.person, self.item, self.time, self.count) if name is not None]
+        return tuple(dict.fromkeys([*named, *self.field_columns]))
 
-    def columns_to_read(self, names: Sequence[str], lists: Sequence[str] = ()) -> list[str]:
-        """The columns of a file that will be used; the others need not be unpacked. `lists` are its list columns."""
-        needed = {self.person, self.item, self.count}
-        if self.table_domain is not None:
-            needed |= {field.name for field in self.table_domain.fields}
-        elif self.person is None or self.item is None or self.shape == "wide":
-            if self.domain is not None or self.shape in ("wide", "long") or len(lists) != 1:
-                return list(names)
-            needed |= set(lists)
-        chosen = [name for name in names if name in needed]
-        return chosen if chosen and len(set(names)) == len(names) else list(names)
+    @property
+    def field_columns(self) -> list[str]:
+        """The columns of a file that the fields of the domain name."""
+        domain, shape = self.table_domain, self.stated_shape
+        if domain is None or shape == "basket" or (shape == "long" and self.persons is not None):
+            return []
+        read_as_item = domain.sequence if self.item is not None else None
+        return [field.name for field in domain.fields if field is not read_as_item]
+
+    @property
+    def holds_lines_of_items(self) -> bool:
+        """Whether rows of text are lists of items without columns: baskets with neither header nor column stated."""
+        return self.shape == "basket" and not self.header and self.item is None and self.person is None
 
 
 ReadOptions.__doc__ = f"{inspect.cleandoc(ReadOptions.__doc__ or '')}\n\nAttributes:{described()}\n"

@@ -5,33 +5,24 @@ other (Python objects, categories, intervals) is converted value by value, so th
 other row. Each category that occurs is converted once, by the same code as an object.
 """
 
-import datetime
 import re
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from dpgm.data.domain import Field
 from dpgm.data.values import (
+    Conversion,
     Place,
     ValueReader,
-    any_type,
     in_column,
-    is_missing,
-    is_sequence,
     numbered,
-    object_lists,
-    object_texts,
 )
 from dpgm.errors import InputError
 
-Convert: TypeAlias = Callable[[Any, str], Any]  # from a pandas column and its name to an Arrow column
 _NULLABLE = re.compile("U?Int(8|16|32|64)|Float(32|64)|boolean")  # pandas' own dtypes with missing values
 _NUMPY_KINDS = "biufmM"  # booleans, numbers, durations and times; not complex numbers and objects
 _WIDEST = 8  # bytes; Arrow has no longer floats
-_TIMES = ((datetime.time, pa.time64("us")), (datetime.timedelta, pa.duration("us")))  # which drafts leave out
 
 
 def has_fixed_type(dtype: Any) -> bool:
@@ -55,36 +46,22 @@ def type_of(series: Any) -> pa.DataType:
     return pa.array(pandas.Series([], dtype=dtype), from_pandas=True).type if has_fixed_type(dtype) else pa.null()
 
 
-def column_of_field(series: Any, name: str, field: Field | None = None) -> Any:
-    """A column as the domain describes it, item sets as lists; without a field, as numbers, times or texts."""
-    read = object_texts if field is None else field.from_objects
-    if field is not None and field.holds_lists:
-        return _converted(series, name, read, fixed=False)
-    column = _converted(series, name, read)
+def converted(series: Any, name: str, how: Conversion) -> Any:
+    """The column: by its dtype if that fixes how values are stored, otherwise value by value."""
+    column = _column(series, name, how)
     # Without a value the dtype says nothing: a gap is read the same in a column of times and in one of objects.
-    return column if field is None or column.null_count < len(column) else pa.nulls(len(column))
+    return column if how.always or how.keeps_type or column.null_count < len(column) else pa.nulls(len(column))
 
 
-def column_of_items(series: Any, name: str) -> Any:
-    """The items of a frame with one row per person and item; an object may also be a list of items."""
-    return _converted(series, name, _item_objects)
-
-
-def drafted_column(series: Any, name: str) -> Any:
-    """A column without a domain, for drafts and evaluation: lists if any object is one, otherwise texts."""
-    return _converted(series, name, _drafted_objects)
-
-
-def _converted(series: Any, name: str, read: ValueReader, *, fixed: bool = True) -> Any:
-    """The column: by its dtype if that is `fixed`, otherwise value by value with `read`."""
+def _column(series: Any, name: str, how: Conversion) -> Any:
     import pandas
 
     place = in_column(numbered("row", range(1, len(series) + 2)), name)
     if isinstance(series.dtype, pandas.SparseDtype):
         series = series.sparse.to_dense()
     if isinstance(series.dtype, pandas.CategoricalDtype):
-        return _categories(series, place, read)
-    if fixed and has_fixed_type(series.dtype):
+        return _categories(series, place, how.read)
+    if not how.always and has_fixed_type(series.dtype):
         try:
             column = pa.array(series, from_pandas=True)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, UnicodeError):
@@ -97,7 +74,7 @@ def _converted(series: Any, name: str, read: ValueReader, *, fixed: bool = True)
         values = _python_values(series)
     except (OverflowError, ValueError):
         raise InputError(f"{place(0)} or after: a date lies beyond the year 9999; correct it.") from None
-    return read(values, place)
+    return how.read(values, place)
 
 
 def _categories(series: Any, place: Place, read: ValueReader) -> Any:
@@ -150,24 +127,3 @@ def _python_time(value: Any) -> Any:
         return pandas.Timestamp(value) if isinstance(value, np.datetime64) else value
     except ValueError:  # beyond what pandas can hold; refused later, with its row
         return value
-
-
-def _item_objects(values: Sequence[Any], place: Place) -> pa.Array:
-    """One item or a list of items per row."""
-    if set(map(type, values)) <= {str, type(None)}:
-        return object_texts(values, place)  # faster
-    lists = [value if is_sequence(value) else [] if is_missing(value) else [value] for value in values]
-    return object_lists(lists, place)
-
-
-def _drafted_objects(values: Sequence[Any], place: Place) -> pa.Array:
-    present = [value for value in values if not is_missing(value)]
-    if any(is_sequence(value) for value in present):
-        return any_type(object_lists)(values, place)
-    for kind, stored in _TIMES:
-        if present and all(isinstance(value, kind) for value in present):
-            try:
-                return pa.array(values, type=stored, from_pandas=True)
-            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-                break  # out of the range of Arrow
-    return any_type(object_texts)(values, place)

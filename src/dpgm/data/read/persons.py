@@ -1,4 +1,4 @@
-"""What is kept of the rows while a file is read: the records of its parts, and in `Persons` whose rows they are."""
+"""Whose rows there are: `Persons` are collected while a stream is read, and then rows are grouped or limited."""
 
 import secrets
 from collections.abc import Iterator
@@ -10,33 +10,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpgm.data.domain import Domain
 from dpgm.data.items import digits_only, empty_as_null
-from dpgm.data.open_records import OpenRecords, join_open
+from dpgm.data.open_records import join_records
 from dpgm.data.read.person_ids import person_ids
-from dpgm.data.record_store import stored
 from dpgm.data.records import Records
-from dpgm.data.stores import UNLIMITED, MemoryLimit, disk_errors
+from dpgm.data.rows import index_dtype, sort_rows, take_rows
+from dpgm.data.stores import UNLIMITED, MemoryLimit, NumberStore, RowStore, disk_errors
 from dpgm.data.values import Place, as_texts
 from dpgm.errors import InputError
 
 _POWERS_OF_TEN = np.array([10**power for power in range(1, 19)], dtype=np.int64)
 _PARTITIONS = 64  # files, each read as a whole: so many times the memory limit, persons may take in all
 _SPLIT_AT_ONCE = 1 << 16  # rows
-
-
-def join_records(parts: Iterator[Records], domain: Domain, memory_limit: MemoryLimit) -> Records:
-    """The records of all parts, in order; on disk where they exceed the memory limit."""
-    if domain.is_open:
-        return join_open((part for part in parts if isinstance(part, OpenRecords)), domain, memory_limit)
-    return stored(parts, domain, memory_limit)
+_COUNTED_AT_ONCE = 4_000_000  # rows
+_TAKEN_AT_ONCE = 1 << 16  # persons
 
 
 @dataclass(frozen=True)
 class PersonRows:
     """All rows of some persons: their numbers in the file, increasing; the person and the code of each.
 
-    Persons are numbered from 0 in order of first appearance.
+    Persons are numbered from 0 in order of first appearance. A code may be several numbers (a structured array).
     """
 
     rows: NDArray[np.int64]
@@ -56,6 +50,7 @@ class Persons:
     def __init__(self, memory_limit: MemoryLimit = UNLIMITED) -> None:
         self._memory_limit = memory_limit
         self._parts: list[tuple[pa.Array, NDArray[Any]]] = []
+        self._code_type: np.dtype[Any] = np.dtype(np.int8)
         self._bytes_in_memory = self._rows_on_disk = 0
         self._files: list[tuple[BinaryIO, Any]] = []  # of each partition, the file and the Arrow stream into it
 
@@ -76,6 +71,7 @@ class Persons:
         numbers = _plain_numbers(column)
         persons = column.dictionary_encode() if numbers is None else numbers
         codes = np.zeros(len(persons), dtype=np.int8) if codes is None else codes
+        self._code_type = codes.dtype
         self._parts.append((persons, codes))
         self._bytes_in_memory += persons.nbytes + codes.nbytes
         limit = self._memory_limit.limit
@@ -100,7 +96,7 @@ class Persons:
             if not table.num_rows:
                 continue
             encoded = _single(table["person"]).dictionary_encode()
-            rows, codes = (_single(table[name]).to_numpy() for name in ("row", "code"))
+            rows, codes = _single(table["row"]).to_numpy(), _from_arrow(_single(table["code"]), self._code_type)
             yield PersonRows(rows, encoded.indices.to_numpy(), len(encoded.dictionary), codes)
 
     def _numbered(self) -> tuple[NDArray[np.int32], int]:
@@ -140,7 +136,7 @@ class Persons:
             order = np.argsort(share, kind="stable")
             texts = encoded.dictionary.take(encoded.indices.take(pa.array(order)))
             rows = pa.array(self._rows_on_disk + order)
-            batch = pa.record_batch([texts, rows, pa.array(codes[order])], names=["person", "row", "code"])
+            batch = pa.record_batch([texts, rows, _as_arrow(codes[order])], names=["person", "row", "code"])
             ends = np.searchsorted(share[order], np.arange(_PARTITIONS + 1))
             self._write(batch, ends.tolist())
             self._rows_on_disk += len(codes)
@@ -154,6 +150,37 @@ class Persons:
             for (_, writer), first, last in zip(self._files, ends[:-1], ends[1:], strict=True):
                 if last > first:
                     writer.write_batch(batch.slice(first, last - first))
+
+
+def _as_arrow(codes: NDArray[Any]) -> pa.Array:
+    """Numbers, or several per row as bytes."""
+    if codes.dtype.names is None:
+        return pa.array(codes)
+    width, data = codes.dtype.itemsize, pa.py_buffer(np.ascontiguousarray(codes))
+    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(codes), [None, data])
+
+
+def _from_arrow(column: pa.Array, code_type: np.dtype[Any]) -> NDArray[Any]:
+    """The inverse of `_as_arrow`."""
+    if code_type.names is None:
+        codes: NDArray[Any] = column.to_numpy()
+        return codes
+    data = column.buffers()[1]
+    return np.frombuffer(data, code_type, count=len(column), offset=column.offset * code_type.itemsize)
+
+
+def in_file_order(records: Records, first_rows: NumberStore, memory_limit: MemoryLimit) -> Records:
+    """The records of persons in order of the row in which each first appears."""
+    order = NumberStore(np.complex128, memory_limit.split(4))
+    rows = first_rows.finish()
+    for start in range(0, len(rows), _SPLIT_AT_ONCE):
+        part = rows[start : start + _SPLIT_AT_ONCE]
+        order.append(part + 1j * np.arange(start, start + len(part)))
+    sorted_rows = order.finish()
+    sorted_rows.sort()  # mapped from disk, this takes no memory
+    starts = range(0, len(records), _TAKEN_AT_ONCE)
+    parts = (records.take(sorted_rows[at : at + _TAKEN_AT_ONCE].imag.astype(np.int64)) for at in starts)
+    return join_records(parts, records.domain, memory_limit)
 
 
 def _single(column: pa.ChunkedArray) -> pa.Array:
@@ -183,27 +210,26 @@ def _plain_numbers(persons: pa.Array) -> pa.Array | None:
     return numbers.cast(pa.int32()) if small else numbers
 
 
-def limit_rows_per_person(
-    records: Records, persons: Persons, most: int | None, file: str, memory_limit: MemoryLimit = UNLIMITED
-) -> Records:
-    """At most `most` rows of every person, chosen at random; without a limit, two rows of one person are refused."""
-    kept = np.zeros(len(records), dtype=np.bool_)
+def limit_rows(persons: Persons, rows: int, most: int | None, name: str) -> NDArray[np.bool_] | None:
+    """A mask that keeps at most `most` rows of every person, chosen at random; None if that is all.
+
+    Without a limit, two rows of one person are refused.
+    """
+    kept = np.zeros(rows, dtype=np.bool_)
     for group in persons.groups():
         if most is None:
             kept[group.rows[np.unique(group.persons, return_index=True)[1]]] = True
         else:
             kept[group.rows] = _sample_rows(group.persons, most)
     if kept.all():
-        return records
+        return None
     if most is None:
         raise InputError(
-            f"{file}: record {int(np.argmin(kept)) + 1}: the person occurs in an earlier row as well; a"
+            f"{name}: record {int(np.argmin(kept)) + 1}: the person occurs in an earlier row as well; a"
             " record is a person: merge their rows, use the long shape, or say `rows_per_person=K` to keep K of"
             " them."
         )
-    ends = np.cumsum([len(piece) for piece in records.pieces()])
-    pieces = zip(records.pieces(), np.split(kept, ends[:-1]), strict=True)
-    return join_records((piece.take(mask) for piece, mask in pieces), records.domain, memory_limit)
+    return kept
 
 
 def _sample_rows(persons: NDArray[np.int32], most: int) -> NDArray[np.bool_]:
@@ -218,3 +244,49 @@ def _sample_rows(persons: NDArray[np.int32], most: int) -> NDArray[np.bool_]:
     kept = np.zeros(len(persons), dtype=np.bool_)
     kept[order[rank < most]] = True
     return kept
+
+
+# -- rows grouped by person ------------------------------------------------------------------------------------------
+
+
+def rows_of_persons(persons: Persons, width: int, limit: MemoryLimit) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """CSR arrays of one row per person with the codes below `width` of all rows, in the order of first appearance."""
+    groups = RowStore(np.dtype(index_dtype(width)), limit.split(2))
+    first_rows = NumberStore(np.complex128, limit.split(4))  # the row of each, and its number among the groups
+    whole = not persons.on_disk
+    for group in persons.groups():
+        rows, codes = group.persons, group.codes
+        first = group.rows[np.unique(rows, return_index=True)[1]] if not whole else None
+        if codes.min() < 0:
+            known = codes >= 0
+            rows, codes = rows[known], codes[known]
+        indptr, codes = _group_by_row(rows, codes, group.count, width)
+        if first is None:
+            return indptr, codes
+        first_rows.append(first + 1j * np.arange(len(first_rows), len(first_rows) + group.count))
+        groups.append(np.diff(indptr), codes)
+    order, (indptr, codes) = first_rows.finish(), groups.finish()
+    order.sort()  # by the first row; mapped from disk, this takes no memory
+    ordered = RowStore(np.dtype(index_dtype(width)), limit.split(2))
+    for start in range(0, len(order), _TAKEN_AT_ONCE):
+        pointers, taken = take_rows(indptr, codes, order[start : start + _TAKEN_AT_ONCE].imag.astype(np.int64))
+        ordered.append(np.diff(pointers), taken)
+    return ordered.finish()
+
+
+def _group_by_row(
+    rows: NDArray[np.int32], codes: NDArray[Any], count: int, width: int
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """CSR arrays of `count` rows, from codes in any order and the row of each; linear time (counting sort)."""
+    indptr = np.zeros(count + 1, dtype=np.int64)
+    for start in range(0, len(rows), _COUNTED_AT_ONCE):  # bincount copies its input to 64 bits
+        indptr[1:] += np.bincount(rows[start : start + _COUNTED_AT_ONCE], minlength=count)
+    np.cumsum(indptr[1:], out=indptr[1:])
+    if not bool(np.all(rows[1:] >= rows[:-1])):
+        from scipy.sparse import csr_array
+
+        # A matrix with one entry per row; its conversion to CSC is a counting sort by column.
+        entries = np.arange(len(rows) + 1, dtype=np.int64 if len(rows) >= 2**31 else np.int32)
+        by_entry = csr_array((codes, rows.astype(entries.dtype, copy=False), entries), shape=(len(rows), count))
+        codes = by_entry.tocsc().data
+    return sort_rows(indptr, codes, width)

@@ -8,8 +8,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from dpgm.cli.app import load_commands, run
 from dpgm.errors import DiskError, UsageError
-from dpgm.privacy import signatures
-from dpgm.privacy.signatures import create_keys, key_fingerprint, read_private_key, read_public_key
+from dpgm.privacy import keys as module
+from dpgm.privacy.keys import create_keys, key_fingerprint, read_private_key, read_public_key
 
 load_commands()
 
@@ -51,7 +51,7 @@ def test_half_a_pair_is_never_left(tmp_path, monkeypatch):
             raise OSError(28, "No space left on device")
         fsync(handle)
 
-    monkeypatch.setattr(signatures.os, "fsync", full)
+    monkeypatch.setattr(module.os, "fsync", full)
     with pytest.raises(DiskError, match="no space"):
         create_keys(tmp_path / "a")
     assert list(tmp_path.iterdir()) == []
