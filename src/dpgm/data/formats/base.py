@@ -24,6 +24,7 @@ NEEDS = {
     "columns": "{format} files have no columns; leave out `person` and `item`.",
     "lines": "`skip_lines` is for text files and Excel sheets; leave it out.",
     "labels": "`labels` belongs to idx images; leave it out.",
+    "queries": "`table` and `query` are for databases; leave them out.",
     "written numbers": (
         "numbers of {format} files have a point of their own (1.234 would become 1234); leave out `decimal`,"
         " `thousands` and `strip_from_numbers`, or save the data as CSV."
