@@ -11,7 +11,7 @@ from dpgm.privacy.ledger import Ledger
 from dpgm.studio import actions, commands, pages
 from dpgm.studio.runs import State
 from dpgm.studio.workspace import write_json
-from studio_desk import Client
+from studio_desk import Client, run
 
 DOMAIN = "fields:\n- {name: stop, kind: items, items: [a, b, c, d, e, f]}\n"
 
@@ -119,7 +119,7 @@ def test_two_tabs_at_the_same_instant_spend_once(client, started):
                 *(actions.spend(client.desk, project, form) for form in forms), return_exceptions=True
             )
 
-        done = asyncio.run(both())
+        done = run(both())
         assert sorted(isinstance(one, DpgmError) for one in done) == [False, True]
         assert "started already" in str(next(one for one in done if isinstance(one, DpgmError)))
         project.path("fit.json").unlink()  # so that the next project is alone

@@ -187,7 +187,7 @@ async def run_page(desk: Desk, project: Project) -> Page:
     """How far the fit is: facts of the plan alone."""
     state = desk.runs.state(project, "fit")
     body = {"fit": _of(state), "epsilon": project.answers.epsilon, "made_up": project.answers.made_up}
-    return _page(desk, project, "run", "RunState", FROM_PLAN, state.command, body, changing=state.is_alive)
+    return _page(desk, project, "run", "Run", FROM_PLAN, state.command, body, changing=state.is_alive)
 
 
 async def compare_page(desk: Desk, project: Project) -> Page:
