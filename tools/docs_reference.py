@@ -24,9 +24,10 @@ GROUPS = {
     ),
     "Data": (
         "Records Domain load_domain save_domain ReadOptions read_records read_source Source as_records RecordWriter "
-        "write_records inspect_file simulate_transit simulate_cdr"
+        "write_records inspect_file simulate_transit simulate_cdr simulate_trips "
+        "Events"
     ),
-    "Fields of a domain": "ItemSet Categorical Numeric Date DateTime Boolean Image Identifier Ignored",
+    "Fields of a domain": "ItemSet ItemSequence Categorical Numeric Date DateTime Boolean Image Identifier Ignored",
     "Rows in several places": "measure_part fit_parts MeasuredPart PartRequest",
     "Budget": "cost Ledger",
     "Evaluation": "evaluate Evaluation read_workload write_report clustering_accuracy",

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from unittest import mock
 
-import pyarrow.parquet as pq
+import pyarrow as pa
 
 import dpgm
 from dpgm.cli.app import load_commands, run
@@ -54,23 +54,21 @@ def passed() -> Iterator[set[tuple[str, str]]]:
 
 @contextmanager
 def opened() -> Iterator[Counter[str]]:
-    """How often every file is opened, by its name; Arrow opens Parquet files by itself."""
+    """How often every file is opened, by its name; Arrow opens Parquet files without telling Python."""
     times: Counter[str] = Counter()
     active = [True]
-    plain = pq.ParquetFile.__init__
 
     def note(event: str, arguments: tuple[object, ...]) -> None:
         if active and event == "open" and isinstance(arguments[0], str):
             times[Path(arguments[0]).name] += 1
 
-    def parquet(file: object, source: object, *more: object, **named: object) -> None:
-        if isinstance(source, (str, Path)):
-            times[Path(source).name] += 1
-        plain(file, source, *more, **named)
+    class Noted(pa.OSFile):
+        def __init__(self, path: str, *more: object) -> None:
+            times[Path(path).name] += 1
 
     sys.addaudithook(note)  # a hook cannot be removed again
     try:
-        with mock.patch.object(pq.ParquetFile, "__init__", parquet):
+        with mock.patch.object(pa, "OSFile", Noted):
             yield times
     finally:
         active.clear()

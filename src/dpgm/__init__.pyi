@@ -6,6 +6,7 @@ from dpgm.baselines.estimators import Mwem as Mwem
 from dpgm.data.domain import Domain as Domain
 from dpgm.data.domain_file import load_domain as load_domain
 from dpgm.data.domain_file import save_domain as save_domain
+from dpgm.data.events import Events as Events
 from dpgm.data.inspection import inspect_file as inspect_file
 from dpgm.data.kinds.boolean import Boolean as Boolean
 from dpgm.data.kinds.categorical import Categorical as Categorical
@@ -16,6 +17,7 @@ from dpgm.data.kinds.ignored import Ignored as Ignored
 from dpgm.data.kinds.image import Image as Image
 from dpgm.data.kinds.items import ItemSet as ItemSet
 from dpgm.data.kinds.numeric import Numeric as Numeric
+from dpgm.data.kinds.sequence import ItemSequence as ItemSequence
 from dpgm.data.layouts import Source as Source
 from dpgm.data.read.frames import as_records as as_records
 from dpgm.data.read.options import ReadOptions as ReadOptions
@@ -24,6 +26,7 @@ from dpgm.data.read.readers import read_source as read_source
 from dpgm.data.records import Records as Records
 from dpgm.data.simulate import simulate_cdr as simulate_cdr
 from dpgm.data.simulate import simulate_transit as simulate_transit
+from dpgm.data.simulate_trips import simulate_trips as simulate_trips
 from dpgm.data.writers import RecordWriter as RecordWriter
 from dpgm.data.writers import write_records as write_records
 from dpgm.errors import ArtefactError as ArtefactError

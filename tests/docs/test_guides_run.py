@@ -9,6 +9,7 @@ import os
 import random
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -184,10 +185,12 @@ PAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "evaluation.md": (visits_and_release, BOTH),
     "guarantee.md": (visits, ""),
     "guides/budget.md": (visits, ""),
+    "guides/describing.md": (visits_and_release, ""),
     "guides/images.md": (digits, ""),
     "guides/sets.md": (long_visits, ""),
     "guides/several-machines.md": (visits, ""),
     "guides/several-places.md": (two_places, ""),
+    "guides/studio.md": (people, ""),
     "guides/tables.md": (people, ""),
     "how/mixture.md": (visits, ""),
 }
@@ -210,6 +213,8 @@ def run_command(line: str, folder: Path) -> None:
         made = folder / words[words.index("--out") + 1]
         if made.exists():
             made.rename(made.with_name(made.name + f".{len(list(folder.iterdir()))}"))
+    if words[:2] == ["dpgm", "serve"]:
+        return serve_once(words[2:], folder)
     programs = {"torchrun": ["-m", "torch.distributed.run"], "python": [], "dpgm": ["-m", "dpgm"]}
     words = [str(ROOT / word) if word.startswith("experiments/") else word for word in words]
     said = subprocess.run(
@@ -221,6 +226,15 @@ def run_command(line: str, folder: Path) -> None:
         timeout=900,
     )
     assert said.returncode == 0, f"{line}\n{said.stderr[-2000:]}"
+
+
+def serve_once(words: list[str], folder: Path) -> None:
+    """Start the studio, wait for its link, end it."""
+    serving = [sys.executable, "-m", "dpgm", "serve", *words]
+    with subprocess.Popen(serving, cwd=folder, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        assert "open http://127.0.0.1:" in server.stderr.readline()
+        server.send_signal(signal.SIGINT)
+        assert server.wait(60) == 0
 
 
 def test_every_page_with_commands_is_run_somewhere():
@@ -235,7 +249,7 @@ def test_every_page_with_commands_is_run_somewhere():
 def test_contributing_shows_the_files_whole():
     text = (DOCS / "contributing.md").read_text()
     shown = re.findall(r'^--8<-- "(.+)"$', text, flags=re.MULTILINE)
-    assert len(shown) == 5, "the marks of the snippets were changed, so the site would not show the files"
+    assert len(shown) == 6, "the marks of the snippets were changed, so the site would not show the files"
     assert all((ROOT / name).is_file() for name in shown)
 
 

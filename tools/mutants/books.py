@@ -6,7 +6,7 @@ BYTES = (
     "tests/synthesis/test_whole_fits.py::test_every_byte_that_a_fit_leaves_behind_or_prints_follows_from_its_noisy_values",
 )
 CERTIFY = "dpgm.synthesis.certified_fit:certify"
-RESERVE = "dpgm.privacy.ledger:Ledger.reserve"
+RESERVE = "dpgm.privacy.ledger:Ledger._check_room"
 PASSED = "dpgm.mechanisms.threshold:passed"
 
 MUTANTS = (
@@ -115,7 +115,7 @@ MUTANTS = (
         "a first line of truth values published as names",
         (
             Patch(
-                "dpgm.data.formats.delimited:_is_header",
+                "dpgm.data.formats.headers:_is_header",
                 'is_number_text(cell) or cell.lower() in ("true", "false")',
                 "is_number_text(cell)",
             ),

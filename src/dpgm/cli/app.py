@@ -235,7 +235,7 @@ def _explain(error: Exception) -> int:
 
 def load_commands() -> None:
     """Import the modules with commands, which register themselves, in the order of the help page."""
-    for name in ("data", "fitting", "parts", "synthetic", "privacy"):
+    for name in ("data", "fitting", "parts", "synthetic", "privacy", "studio"):
         importlib.import_module(f"dpgm.cli.{name}")
 
 

@@ -20,6 +20,7 @@ class SimulatedData(StrEnum):
 
     transit = "transit"
     cdr = "cdr"
+    trips = "trips"
 
 
 @app.command()
@@ -85,26 +86,42 @@ def _kinds(stated: list[str]) -> dict[str, str]:
 def simulate(
     town: SimulatedData = argument("The data set to simulate."),
     out: Path = option("--out", "File to write; its ending determines the format.", ..., metavar="FILE"),
-    records: int | None = option("--records", "Number of people (default: as many as in the paper)."),
+    records: int | None = option(
+        "--records", "Number of people (default: as many as in the paper; trips: 50,000)."
+    ),
     seed: int = option("--seed", "Seed of the people; the city is always the same.", 0),
     shape: str | None = option("--shape", "basket, long or wide."),
     domain_out: Path | None = option(
         "--domain-out", "Also write the public domain (YAML or JSON).", metavar="FILE"
     ),
+    places_out: Path | None = option(
+        "--places-out", "Trips: also write where the stations are (CSV).", metavar="FILE"
+    ),
     force: bool = FORCE,
 ) -> None:
-    """Simulate people moving about a city: public stand-ins for the paper's private data.
+    """Simulate people moving about a city: the places of each (transit, cdr), or travel cards with times (trips).
 
     Example: dpgm simulate transit --records 100000 --out visits.parquet
     """
     from dpgm.data.simulate import CDR, TRANSIT, simulated_blocks, town_domain
+    from dpgm.data.simulate_trips import CARDS, simulated_trip_blocks, trip_domain, write_stations
 
-    chosen = TRANSIT if town is SimulatedData.transit else CDR
-    count = chosen.records if records is None else records
-    domain = town_domain(chosen)
-    with dpgm.RecordWriter(out, domain, shape=shape, force=force) as writer:
-        for block in simulated_blocks(chosen, count, seed):
+    if town is SimulatedData.trips:
+        domain = trip_domain()
+        blocks, places = simulated_trip_blocks(CARDS if records is None else records, seed), "stations"
+    elif places_out is not None:
+        raise UsageError("`--places-out` is for trips; leave it out.")
+    else:
+        chosen = TRANSIT if town is SimulatedData.transit else CDR
+        domain = town_domain(chosen)
+        count = chosen.records if records is None else records
+        blocks, places = simulated_blocks(chosen, count, seed), chosen.field
+    with dpgm.RecordWriter(out, domain, shape=shape, layout=domain.layout, force=force) as writer:
+        for block in blocks:
             writer.write(block)
     if domain_out is not None:
         dpgm.save_domain(domain, domain_out, force=force)
-    typer.echo(f"{counted(writer.count, 'simulated record')} ({chosen.places:,} {chosen.field}) in {out}")
+    if places_out is not None:
+        write_stations(places_out, force=force)
+    width = domain.fields[-1].width
+    typer.echo(f"{counted(writer.count, 'simulated record')} ({width:,} {places}) in {out}")

@@ -24,7 +24,16 @@ from dpgm.cli.app import (
     starts_processes,
 )
 from dpgm.cli.options import EPSILON, GENERATOR, PRIVACY, takes_about, takes_read_options, takes_request
-from dpgm.cli.terminal import announce, bars, figure, print_table, read_stdin, refuse_pipe, reporting_spent_budget
+from dpgm.cli.terminal import (
+    announce,
+    bars,
+    figure,
+    is_pipe,
+    print_table,
+    read_stdin,
+    refuse_pipe,
+    reporting_spent_budget,
+)
 from dpgm.data.atomic import atomic_file, check_output, remove_leftovers
 from dpgm.errors import ArtefactError, BudgetError, UsageError
 from dpgm.validation import counted
@@ -147,6 +156,12 @@ def fit(
     ),
     resume: bool = option("--resume", "Resume a fit that was stopped.", False, panel=_STOPPING),
     ledger: Path | None = option("--ledger", "Budget ledger of this population.", panel=PRIVACY),
+    events: Path | None = option(
+        "--events", "Also write progress to this file, a line of JSON each: public numbers only.", panel=OUTPUT
+    ),
+    stop_with_stdin: bool = option(
+        "--stop-with-stdin", "Stop, to be resumed, when standard input closes.", False, panel=_STOPPING
+    ),
     seed: int | None = option("--seed", "For tests only: reproducible noise, NOT PRIVATE."),
     sign: Path | None = option(
         "--sign", "Sign the release with this private key (`dpgm keys create`).", panel=PRIVACY
@@ -178,6 +193,8 @@ def fit(
     if epsilon is None and plan_file is None:
         raise UsageError("`--epsilon` is missing; 1 is a usual choice.")
     folder = _default_checkpoint(out) if checkpoint is None else checkpoint
+    if stop_with_stdin:
+        _stop_with_stdin(data)
     if sums is not None:
         _fit_sums(
             sums, key, plan_file, options, out, folder, keep=checkpoint is not None, data=data, ledger=ledger,
@@ -190,6 +207,8 @@ def fit(
         # Refuse what can be refused cheaply before the file is read.
         _check_outputs(out, folder, force=force, resume=resume, sign=sign, seed=seed)
         planned = None if plan_file is None else _read_plan(plan_file, epsilon)
+        if planned is not None and ledger is not None and is_first() and not resume:
+            dpgm.Ledger.open(ledger).check_room(planned.mechanisms)
         config = request(epsilon if planned is None else planned.target_epsilon)
         synthesizer = _synthesizer(config, device, seed, options)
         if options.memory is not None:
@@ -216,7 +235,7 @@ def fit(
             )
 
     explained = (UsageError, ArtefactError, BudgetError)  # their messages say what was spent and what to do
-    with reporting_spent_budget(folder, unless=explained), bars(quiet) as progress:
+    with reporting_spent_budget(folder, unless=explained), bars(quiet, events) as progress:
         synthesizer.fit(
             records,
             public=public_records,
@@ -237,6 +256,23 @@ def fit(
         remove_checkpoint(folder)
     if not quiet:
         _announce_release(out, synthesizer.certificate_, synthesizer.release_.domain)
+
+
+def _stop_with_stdin(data: str | None) -> None:
+    """Interrupt this process, as Ctrl-C would, once whoever started it closes its standard input."""
+    import os
+    import signal
+    import threading
+
+    if is_pipe(data):
+        raise UsageError("the data come from standard input; leave `stop_with_stdin` out or name a file.")
+
+    def wait() -> None:
+        while os.read(0, 1024):  # not through sys.stdin, which a thread would keep locked at the end
+            pass
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def _fit_sums(

@@ -184,6 +184,36 @@ def explain(
         typer.echo(f"- {sentence}")
 
 
+@app.command("describe")
+def describe_for_others(
+    release: Path = argument("The release folder."),
+    form: str = option(
+        "--form", "registry (of DP deployments), nist (SP 800-226) or croissant.", ..., metavar="FORM"
+    ),
+    out: Path = option("--out -o", "File to write.", ..., panel=OUTPUT),
+    data: list[Path] | None = option("--data", "File of synthetic records, for croissant (repeatable)."),
+    use: str | None = option("--use", "What the synthetic records are for."),
+    region: str | None = option("--region", "What region they are about."),
+    author: str | None = option("--author", "Who writes the entry of the registry; by default the owner."),
+    licence: str | None = option("--licence", "Licence of the synthetic records, as a link."),
+    force: bool = FORCE,
+) -> None:
+    """Describe a release in a form that others read: an entry of the registry, answers to NIST, or Croissant metadata.
+
+    Example: dpgm describe release --form croissant --data synthetic.csv --out synthetic.croissant.json
+    """
+    from dpgm.report.descriptions import TO_COMPLETE, Words, describe_release
+
+    check_output(out, force=force, inputs=(release, *(data or ())))
+    words = Words(*(text or TO_COMPLETE for text in (use, region, author, licence)))
+    text = describe_release(dpgm.load(release), form, words, data or ())
+    with atomic_file(out) as temporary:
+        temporary.write_text(text, "utf-8")
+    left = text.count(TO_COMPLETE)
+    note = f", {counted(left, 'place')} to be completed by hand (search for {TO_COMPLETE})" if left else ""
+    typer.echo(f"{out}: {form}{note}")
+
+
 @app.command("recipient-page")
 def recipient_page(
     out: Path = option("--out -o", "HTML file to write.", Path("check-release.html"), panel=OUTPUT),

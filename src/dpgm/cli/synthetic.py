@@ -1,6 +1,7 @@
-"""Commands about synthetic records: `sample`, `evaluate`, and `demo`, which shows all steps on simulated data."""
+"""Commands about synthetic records: `sample`, `evaluate`; `rehearse` and `demo` show all steps on simulated data."""
 
 import sys
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +24,7 @@ from dpgm.cli.app import (
 from dpgm.cli.options import EPSILON, PRIVACY, takes_read_options
 from dpgm.cli.terminal import announce, bars, figure, is_pipe, print_table, read_stdin, refuse_pipe
 from dpgm.data.atomic import atomic_file, check_output
-from dpgm.errors import CheckFailed, DiskError, UsageError
+from dpgm.errors import CheckFailed, DiskError, PrivacyWarning, UsageError
 from dpgm.validation import counted
 
 if TYPE_CHECKING:
@@ -120,10 +121,7 @@ def demo(
     from dpgm.evaluation.evaluate import summary_table
     from dpgm.synthesis.sampling import write_sample
 
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DiskError(f"{out}: the folder cannot be made; choose another place.") from error
+    _make_folder(out)
     say = (lambda text: None) if quiet else announce
 
     say(f"1/5 simulating {records:,} people and the places they visit")
@@ -153,6 +151,56 @@ def demo(
     print_table(title, *summary_table(evaluation))
     typer.echo(f"epsilon = {figure(certificate.epsilon)}, delta = {certificate.delta:.3g}, verified")
     typer.echo(f"report: {out / 'report.html'}")
+
+
+def _make_folder(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DiskError(f"{out}: the folder cannot be made; choose another place.") from error
+
+
+@app.command()
+def rehearse(
+    domain: Path = option("--domain", "Domain file (YAML or JSON) of the fit that is rehearsed.", ...),
+    records: int = option("--records", "Public number of records.", ...),
+    epsilon: float = option(*EPSILON, 1.0, panel=PRIVACY),
+    out: Path = option("--out", "Folder for people, release, sample and report.", Path("rehearsal"), panel=OUTPUT),
+    seed: int = option("--seed", "Seed of the made-up people.", 0),
+    force: bool = FORCE,
+    quiet: bool = QUIET,
+) -> None:
+    """Go the whole way on made-up people of the same kind and number: it shows what to expect, and costs nothing.
+
+    Example: dpgm rehearse --domain domain.yaml --records 5000 --epsilon 1 --out rehearsal
+    """
+    from dpgm.data.made_up import write_made_up
+    from dpgm.evaluation.evaluate import evaluate_inputs
+    from dpgm.evaluation.file_inputs import file_inputs
+    from dpgm.synthesis.sampling import write_sample
+
+    described = dpgm.load_domain(domain).declared_public()  # nobody's values: the people are made up
+    if out.exists() and not force:
+        raise UsageError(f"{out} exists already; choose another name or pass `force=True`.")
+    people, synthetic = out / "people.parquet", out / "synthetic.parquet"
+    _make_folder(out)
+    write_made_up(described, records, people, seed=seed)
+    options = dpgm.ReadOptions(domain=described)
+    with warnings.catch_warnings(), bars(quiet) as progress:
+        warnings.simplefilter("ignore", PrivacyWarning)  # about identifiers of people who do not exist
+        read, source = dpgm.read_source(people, options)
+        synthesizer = dpgm.Synthesizer(epsilon)
+        about = dpgm.About(title="Rehearsal on made-up people")
+        synthesizer.fit(read, source=source, about=about, progress=progress)
+        synthesizer.save(out / "release", force=True)
+        write_sample(synthesizer.release_, records, synthetic, force=True)
+        evaluation = evaluate_inputs(file_inputs(people, synthetic, options), epsilon=epsilon)
+    dpgm.write_report(evaluation, out / "report.html", certificate=synthesizer.certificate_)
+    with atomic_file(out / "evaluation.json") as temporary:
+        temporary.write_text(evaluation.to_json(), "utf-8")
+    if not quiet:
+        print_evaluation(evaluation)
+        announce(f"rehearsed on {records:,} made-up people in {out}; nobody is in it, and nothing was spent")
 
 
 @app.command()

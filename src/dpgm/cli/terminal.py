@@ -5,11 +5,13 @@ early says whether budget is spent, and how to resume it. `-` in place of a file
 else is written then.
 """
 
+import json
 import os
 import sys
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import typer
 
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dpgm.data.read.declared import Paths
+
+
+_EVERY = 0.5  # seconds between two events of one stage
 
 
 def announce(text: str) -> None:
@@ -34,8 +39,40 @@ def figure(epsilon: float) -> str:
 
 
 @contextmanager
-def bars(quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
-    """A progress callback `(stage, done, total)` for as long as the block runs."""
+def bars(quiet: bool, events: "Path | None" = None) -> Iterator[Callable[[str, int, int], None]]:
+    """A progress callback `(stage, done, total)` for as long as the block runs; `events` are written to a file, too."""
+    with _terminal_bars(quiet) as shown:
+        if events is None or not is_first():
+            yield shown
+            return
+        with open(os.open(events, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600), "w", encoding="utf-8") as file:
+            write = _EventLines(file)
+
+            def both(stage: str, done: int, total: int) -> None:
+                write(stage, done, total)
+                shown(stage, done, total)
+
+            yield both
+
+
+class _EventLines:
+    """A progress callback that writes lines of JSON: at the start and end of a stage, and every half second between."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._stage, self._last = "", 0.0
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if stage == self._stage and done < total and now - self._last < _EVERY:
+            return
+        self._stage, self._last = stage, now
+        self._file.write(json.dumps({"stage": stage, "done": done, "total": total}) + "\n")
+        self._file.flush()
+
+
+@contextmanager
+def _terminal_bars(quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
     if quiet or not is_first():
         yield lambda stage, done, total: None
         return

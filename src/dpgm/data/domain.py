@@ -278,6 +278,9 @@ class Domain:
         drop: Sequence[str] = (),
         kinds: Mapping[str, str] | None = None,
         person: str | None = None,
+        item: str | None = None,
+        time: str | None = None,
+        period: str | None = None,
     ) -> "Domain":
         """A draft from a frame of pandas, polars or pyarrow, as `dpgm inspect` makes one from a file.
 
@@ -290,10 +293,15 @@ class Domain:
             drop: columns to ignore.
             kinds: the kinds of columns, by name, that you want to state yourself.
             person: the column that identifies people; samples get fresh identifiers.
+            item: for rows of events: the column of items, which become a sequence.
+            time: the column of the times of events.
+            period: the public period of the times, such as 2024-03-01..2024-03-31; that of the rows if not stated,
+                which makes the domain a draft to be corrected.
         """
         from dpgm.data.inspection import draft_frame
 
-        return draft_frame(data, drop=drop, kinds=kinds, person=person)
+        named = {"person": person, "item": item, "time": time, "period": period}
+        return draft_frame(data, drop=drop, kinds=kinds, **named)
 
     def _repr_html_(self) -> str:
         return html_table(

@@ -61,8 +61,8 @@ _TYPES: dict[str, tuple[Any, str]] = {
 def domain_to_plain(domain: Domain) -> dict[str, Any]:
     """A domain as plain dictionaries and lists, ready for JSON or YAML."""
     plain: dict[str, Any] = {DRAFTED: True} if domain.origin in ("drafted", "declared") else {}
-    if domain.origin == "judged":
-        plain[JUDGED] = True
+    if domain.origin == "judged" or (domain.origin == "drafted" and domain.item_set is None):
+        plain[JUDGED] = True  # which stays when the curator has corrected a drafted table
     if domain.label is not None:
         plain["label"] = domain.label
     if domain.missing_texts:

@@ -14,7 +14,9 @@ import numpy as np
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import save_domain
 from dpgm.data.formats import format_of, located
+from dpgm.data.formats.opening import Input
 from dpgm.data.inspect.drafting import Drafted, draft_table, drafted_columns
+from dpgm.data.inspect.events import EventColumns, draft_events, events_in
 from dpgm.data.inspect.report import Inspection, suggest_after
 from dpgm.data.items import flat_column
 from dpgm.data.presence import is_binary
@@ -36,6 +38,10 @@ _TABLE_NOTE = (
     "of any person but usual words for a missing value. Confirm the kinds; values,\n"
     "ranges and bins that are left open are found privately by the fit. List values or ranges that are public\n"
     "knowledge: that saves budget."
+)
+_PERIOD_NOTE = (
+    "\n`from` and `to` were taken from the rows: state the public period of the data, and take out the line\n"
+    "`drafted_from_data`."
 )
 _ORDERS_NOTE = (
     "\nRules that no row breaks, seen in the data: take the # away from `constraints` and from those that are public\n"
@@ -63,15 +69,19 @@ def inspect_file(
     """
     options = replace(options_from(options, **keywords), assume_public_items=True, discover=False)
     files = located(path, options.member)
+    drafted: Drafted | None = None
+    if options.reads_events and options.domain is None and options.stated_shape == "long":
+        options, drafted = _drafted_from_events(files, options, drop, kinds)
     guess = format_of(files[0], options).guess(files[0], options)
     options = guess.options
-    drafted: Drafted | None = None
     if guess.table:
         stream = open_files(files, options, guess)
         drafted = draft_table(stream, options.person, options.missing, options.number_style, drop=drop, kinds=kinds)
         texts = (text for text, *_ in drafted.gaps)
+        if options.person is None:
+            drafted = replace(drafted, events=events_in(open_files(files, options, guess), drafted.domain))
         options = replace(options, domain=drafted.domain, shape="wide", missing=(*options.missing, *texts))
-    elif drop or kinds:
+    elif (drop or kinds) and drafted is None:
         raise UsageError(
             f"{files[0]}: `drop` and `kinds` are for tables that are drafted; correct the domain file."
         )
@@ -80,9 +90,10 @@ def inspect_file(
     # Items come from the rows; the draft of a table contains nothing that does.
     domain = replace(records.domain, origin="drafted") if source.items_assumed_public else records.domain
     if drafted is not None:
-        domain = replace(domain, origin="judged")
+        domain = replace(domain, origin="judged" if domain.sequence is None else drafted.domain.origin)
     if draft_domain is not None:
         note = _ITEMS_NOTE if drafted is None else _TABLE_NOTE
+        note += _PERIOD_NOTE if drafted is not None and domain.origin == "drafted" else ""
         if drafted is not None and drafted.orders:
             note += _ORDERS_NOTE + "\n".join(f"- {rule}" for rule in drafted.orders)
             note += "".join(f"\n{suggest_after(first, last)}" for last, first in drafted.follows)
@@ -104,8 +115,34 @@ def inspect_file(
     )
 
 
+def _drafted_from_events(
+    files: Sequence[Input], options: ReadOptions, drop: Sequence[str], kinds: Mapping[str, str] | None
+) -> tuple[ReadOptions, Drafted]:
+    """The options, with the domain drafted from rows of events, and the draft."""
+    events = EventColumns(str(options.person), str(options.item), options.time, options.period)
+    as_table = replace(options, shape="wide", item=None, time=None, period=None)
+    guess = format_of(files[0], as_table).guess(files[0], as_table)
+    drafted = draft_events(
+        lambda: open_files(files, guess.options, guess),
+        events,
+        options.missing,
+        options.number_style,
+        drop=drop,
+        kinds=kinds,
+    )
+    missing = (*options.missing, *(text for text, *_ in drafted.gaps))
+    return replace(options, domain=drafted.domain, period=None, missing=missing), drafted
+
+
 def draft_frame(
-    data: object, *, drop: Sequence[str] = (), kinds: Mapping[str, str] | None = None, person: str | None = None
+    data: object,
+    *,
+    drop: Sequence[str] = (),
+    kinds: Mapping[str, str] | None = None,
+    person: str | None = None,
+    item: str | None = None,
+    time: str | None = None,
+    period: str | None = None,
 ) -> Domain:
     """A domain drafted from a frame, by the rules of `inspect_file`, for its curator."""
     data = checked_frame(data)
@@ -117,6 +154,9 @@ def draft_frame(
     stream = frame_stream(data)
     if person is not None:
         stream.required(person, "person")
+    if person is not None and item is not None:
+        events = EventColumns(person, item, time, period)
+        return draft_events(lambda: frame_stream(data), events, (), PLAIN_NUMBERS, drop=drop, kinds=kinds).domain
     items = [name for name in stream.names if name != person]
     if len(items) > 1 and not drop and not kinds:
         chunks = list(stream.read(drafted_columns(stream)))

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from dpgm import validation
 from dpgm.data.domain import Domain
+from dpgm.data.formats import by_ending
 from dpgm.data.records import Records
 from dpgm.errors import InputError, UsageError
 from dpgm.evaluation.inputs import check_comparable, position_names
@@ -212,7 +213,8 @@ def _numbered_queries(path: Path) -> list[tuple[int, list[str]]]:
         if not isinstance(value, list) or not all(isinstance(query, list) for query in value):
             raise InputError(f"{path} must hold a list of lists of items.")
         return [(at, [str(item) for item in query]) for at, query in enumerate(value, 1)]
-    if path.suffix == ".dat":
+    named = by_ending(path)
+    if named is not None and named.format.only_shape == "basket":  # lines of items with spaces between them
         return [(at, line.split()) for at, line in enumerate(text.splitlines(), 1) if line.strip()]
     try:
         rows = list(csv.reader(text.splitlines(), skipinitialspace=True))

@@ -99,18 +99,21 @@ def _as_fitted(files: Sequence[Input], options: ReadOptions, layout: Layout) -> 
 def _read(files: Sequence[Input], options: ReadOptions, stream: RowStream | None = None) -> Side:
     """All rows, in one pass. Items are read as they occur, and then matched with the domain, which may lack some."""
     domain, own = options.public_domain, replace(options, domain=None)
-    if domain is None or _lists_items(domain):
+    if domain is None or (_lists_items(domain) and _names_items(files[0], options)):
         with suppress(DpgmError) if domain is not None else nullcontext():  # some files need the domain to be read
             stream = open_files(files, own) if stream is None else stream
-            if domain is None:
-                return Side(read_stream(stream, own)[0], None, options)
-            if stream.domain is None:
-                return _matched(read_stream(stream, own)[0], domain, files[0], options)
+            records, _ = read_stream(stream, own)
+            return Side(records, None, options) if domain is None else _matched(records, domain, files[0], options)
     stream = open_files(files, options)
     rows = RawRows(domain, options)
     records, source = read_stream(rows.through(stream), options)
     is_table = stream.domain is None and source.shape == "wide" and bool(records.domain.table_columns)
     return Side(records, rows.table() if is_table else None, options)
+
+
+def _names_items(file: Input, options: ReadOptions) -> bool:
+    """Whether items have names in a file; the columns of matrices are positions of a domain."""
+    return format_of(file, options).only_shape != "wide"
 
 
 def _lists_items(domain: Domain) -> bool:
@@ -153,15 +156,13 @@ def _read_public(domain: Domain, path: Paths, options: ReadOptions) -> Side:
     """A synthetic file is public, so its shape may be guessed from its first rows."""
     files, stated = located(path, options.member), replace(options, domain=domain)
     guessed = format_of(files[0], options).guess(files[0], stated).options
-    if _lists_items(domain):
+    if _lists_items(domain) and _names_items(files[0], options):
         # A cell is one item, but for cells below a header, which are JSON lists.
         separator = guessed.item_separator
         if separator is None and not (guessed.shape == "basket" and guessed.header):
             separator = ""
         own = replace(guessed, domain=None, assume_public_items=True, item_separator=separator)
-        stream = open_files(files, own)
-        if stream.domain is None:
-            return Side(with_domain(read_stream(stream, own)[0], domain), None, options)
+        return Side(with_domain(read_stream(open_files(files, own), own)[0], domain), None, options)
     return _read(files, guessed)
 
 

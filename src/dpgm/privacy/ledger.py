@@ -147,28 +147,8 @@ class Ledger:
         """
         validation.probability(delta=delta)
         alone = cost(mechanisms, self.delta, check=False).epsilon  # also refuses what cannot be costed
-        added = _thresholds(mechanisms)
         with self._chain.writing() as (documents, append):
-            entries, fixed = _state(documents)
-            first = all(entry.state == "void" for entry in entries)  # nothing was seen yet
-            if fixed is None:
-                aside = SET_ASIDE if added else 0.0
-                renyi = RenyiFilter.for_first_plan(self.epsilon_cap, self.delta, mechanisms, aside)
-            else:
-                renyi = RenyiFilter(self.epsilon_cap, self.delta, *fixed)
-            listed = sum(_thresholds(entry.charged) for entry in entries if entry.state != "void")
-            spent = sum(renyi.share(entry.charged) for entry in entries if entry.state != "void")
-            share = renyi.share(mechanisms)
-            admitted = first and alone <= self.epsilon_cap
-            if spent + share > 1 + 1e-9 and not admitted:
-                raise BudgetError(
-                    f"the plan needs {share:.1%} of the ledger's epsilon {self.epsilon_cap:g} (at delta "
-                    f"{self.delta:g}), {spent:.1%} is spent or reserved; alone it would cost {alone:.4g}. "
-                    "Lower its epsilon, or do not fit this population again."
-                )
-            room = renyi.aside * self.delta
-            if listed + added > room and not admitted:
-                raise BudgetError(_no_room(added, room, room - listed))
+            entries, renyi = self._check_room(documents, mechanisms, alone)
             name = secrets.token_hex(8) if name is None else name
             if any(entry.name == name for entry in entries):
                 raise UsageError(f"the ledger has an entry {name!r} already; resume that fit.")
@@ -185,6 +165,41 @@ class Ledger:
             }
             append(document)
         return self.entry(name)
+
+    def check_room(self, mechanisms: Sequence[Mechanism]) -> None:
+        """Refuse, before anything is read or written, a plan that `reserve` would refuse now; raises BudgetError."""
+        alone = cost(mechanisms, self.delta, check=False).epsilon
+        self._check_room(self._chain.documents(), mechanisms, alone)
+
+    def _check_room(
+        self, documents: list[Document], mechanisms: Sequence[Mechanism], alone: float
+    ) -> tuple[list[Entry], RenyiFilter]:
+        """The entries and the filter, if there is room for the plan under the cap."""
+        added = _thresholds(mechanisms)
+        entries, fixed = _state(documents)
+        first = all(entry.state == "void" for entry in entries)  # nothing was seen yet
+        renyi = self._filter(fixed, mechanisms)
+        listed = sum(_thresholds(entry.charged) for entry in entries if entry.state != "void")
+        spent = sum(renyi.share(entry.charged) for entry in entries if entry.state != "void")
+        share = renyi.share(mechanisms)
+        admitted = first and alone <= self.epsilon_cap
+        if spent + share > 1 + 1e-9 and not admitted:
+            raise BudgetError(
+                f"the plan needs {share:.1%} of the ledger's epsilon {self.epsilon_cap:g} (at delta "
+                f"{self.delta:g}), {spent:.1%} is spent or reserved; alone it would cost {alone:.4g}. "
+                "Lower its epsilon, or do not fit this population again."
+            )
+        room = renyi.aside * self.delta
+        if listed + added > room and not admitted:
+            raise BudgetError(_no_room(added, room, room - listed))
+        return entries, renyi
+
+    def _filter(self, fixed: tuple[float, float] | None, first: Sequence[Mechanism]) -> RenyiFilter:
+        """The filter that the first reservation fixed, or would fix with these mechanisms."""
+        if fixed is not None:
+            return RenyiFilter(self.epsilon_cap, self.delta, *fixed)
+        aside = SET_ASIDE if _thresholds(first) else 0.0
+        return RenyiFilter.for_first_plan(self.epsilon_cap, self.delta, first, aside)
 
     def start(self, entry: Entry | str, *, owner: str = "") -> Entry:
         """The fit reads rows from now on; the reservation can no longer be voided.
@@ -303,13 +318,19 @@ class Ledger:
             totals.epsilon_if_fixed,
         )
 
-    def totals(self, lines: int | None = None) -> Totals:
-        """What all plans come to, composed; with `lines`, as it was when the ledger had so many."""
+    def totals(self, lines: int | None = None, *, also: Sequence[Mechanism] = ()) -> Totals:
+        """What all plans come to, composed.
+
+        Args:
+            lines: as it was when the ledger had so many lines.
+            also: a further plan, as if it were charged as well.
+        """
         entries, fixed = _state(self._chain.documents()[:lines])
         charged = [entry.charged for entry in entries if entry.state != "void"]
+        charged += [tuple(also)] if also else []
         spent, order = 0.0, None
-        if fixed is not None:
-            renyi = RenyiFilter(self.epsilon_cap, self.delta, *fixed)
+        if fixed is not None or also:
+            renyi = self._filter(fixed, also)
             spent, order = sum(renyi.share(mechanisms) for mechanisms in charged), renyi.order
         events = [event for mechanisms in charged for event in events_of(mechanisms)]
         tight = cost(events, self.delta, check=False).epsilon if events else 0.0

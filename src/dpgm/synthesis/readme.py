@@ -103,11 +103,11 @@ def _template() -> jinja2.Template:
     environment = jinja2.Environment(
         trim_blocks=True, keep_trailing_newline=True
     )  # Markdown, not HTML: no escaping
-    environment.filters["plain"] = _plain
+    environment.filters["plain"] = plain_markdown
     return environment.from_string(resources.files("dpgm.synthesis").joinpath("readme.j2").read_text("utf-8"))
 
 
-def _plain(name: str) -> str:
+def plain_markdown(name: str) -> str:
     """A name on one line, with the marks of Markdown and HTML escaped."""
     printable = "".join(character if character.isprintable() else "?" for character in name)
     return "".join(f"\\{character}" if character in "\\`*_[]<>#|&!" else character for character in printable)

@@ -112,6 +112,7 @@ class Synthesizer:
         person: str | None = None,
         item: str | None = None,
         time: str | None = None,
+        period: str | None = None,
         persons: Any = None,
         rows_per_person: int | None = None,
         discover: bool = False,
@@ -136,6 +137,7 @@ class Synthesizer:
                 into one record; without, every row must be another person unless `rows_per_person` is given.
             item: the column of items: one item per row with `person`, a list of items per row without.
             time: the column of times (long), or of lists of times, by which the items of a person are a sequence.
+            period: sequences without a domain: the public period of their times, such as 2024-03-01..2024-03-31.
             persons: sequences: a second frame or file with the attributes of persons, one row each.
             rows_per_person: the most rows of a person that are used, chosen at random and in secret: the guarantee
                 covers all of them together, and the noise grows with this number.
@@ -156,7 +158,7 @@ class Synthesizer:
             progress: True for lines on stderr, or a function of (stage, done, total).
             **reading: how a file is read, as `read_records` takes it, such as `shape="basket"`.
         """
-        named = {"person": person, "item": item, "time": time, "persons": persons}
+        named = {"person": person, "item": item, "time": time, "period": period, "persons": persons}
         named |= {"rows_per_person": rows_per_person, "discover": discover}
         with parallel.sharing(together), ExitStack() as settings:
             with all_or_none():

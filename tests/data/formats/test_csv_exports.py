@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpgm.data.domain import Categorical, Domain, Identifier, Ignored, ItemSet, Numeric
-from dpgm.data.formats.delimited import distinct_names
+from dpgm.data.formats.headers import distinct_names
 from dpgm.data.inspection import inspect_file
 from dpgm.data.read.frames import read_frame
 from dpgm.data.read.readers import read_records

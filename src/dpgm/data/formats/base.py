@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
@@ -77,8 +77,10 @@ class Format:
         raise NotImplementedError
 
     def guess(self, source: "Input", options: "ReadOptions") -> Guess:
-        """The options, with what they do not state guessed from the first rows."""
-        return Guess(options)
+        """The options, with what they do not state guessed from the first rows; columns are those of a table."""
+        if "columns" not in self.has or options.stated_shape not in (None, "wide") or options.domain is not None:
+            return Guess(options)
+        return Guess(replace(options, shape="wide"), table=True)
 
     def parts(self, source: "Input") -> Sequence[int]:
         """The number of rows of every part that can be read by itself; none if a file is read as a whole."""

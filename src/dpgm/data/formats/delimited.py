@@ -1,13 +1,10 @@
-"""Delimited text (CSV, TSV) as text columns, named by a header line, the domain or numbers; or as lines of items.
+"""Delimited text (CSV, TSV) as text columns, named by a header line (`headers`), the domain or numbers; or as lines.
 
-The first line is taken for a header only where it cannot be a record: it contains every name that the options or the
-domain give, or the user says so. A line that could be either is refused, because a record taken for a header would be
-published with the domain. No other line is examined for this.
+Every block of whole lines is parsed by `pyarrow.csv` with all columns as text. The blocks are our own: `pyarrow.csv` by
+itself knows no comment lines and no encodings, and gives no line number for a cell that is wrong.
 """
 
-import csv
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -20,37 +17,29 @@ import pyarrow.csv
 
 from dpgm.data.domain import Domain
 from dpgm.data.formats.base import Append, Format, Guess
+from dpgm.data.formats.headers import Header, header_of
 from dpgm.data.formats.item_lines import line_stream, write_item_lines
 from dpgm.data.formats.lines import (
     BYTE_ORDER_MARK,
     QUOTE_IN_CELL,
     TextBlock,
     blocks_of,
-    cells_of,
     has_content,
-    split_cells,
 )
 from dpgm.data.formats.opening import Input
 from dpgm.data.formats.written import Written, csv_cell, csv_line, lines_of
-from dpgm.data.items import plain_name
 from dpgm.data.labels import INDEX
+from dpgm.data.layouts import Shape
 from dpgm.data.records import Records
 from dpgm.data.stream import Chunk, Readers, RowStream
 from dpgm.data.values import Place
-from dpgm.errors import InputError, UsageError
+from dpgm.errors import InputError
 from dpgm.validation import counted
 
 if TYPE_CHECKING:
     from dpgm.data.read.options import ReadOptions
 
-SEPARATORS = (",", ";", "\t", "|")
-SPACE = " "  # as R's write.table has it: only where the header then has all names of the domain
-_MAX_COLUMNS = 100_000
 _ROWS_AT_ONCE = 1000  # in the search for the first row
-_NUMBER = re.compile(
-    r"[+-]?([0-9]+[.,]?[0-9]*|[.,][0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE
-)
-_BINARY = {"0", "1", "true", "false"}  # how 0/1 columns are written
 
 
 @dataclass(frozen=True)
@@ -73,34 +62,14 @@ class Delimited(Format):
             return line_stream(source, options, options.separator or self.separator)
         blocks = blocks_of(source, options, quoted=True)
         block, first, place = _first_row(blocks, source, options)
-        stated = options.stated_shape is not None
-        if not stated and not options.header and not _is_binary_record(first, options.separator or self.separator):
-            raise UsageError(
-                f"{source}: the shape is not clear; say `shape='basket'` (one row per record, a list of items),"
-                " `shape='wide'` (one 0/1 column per item), `person` and `item` (one row per person and item), or, for"
-                " a table, draft its domain with `dpgm inspect FILE --draft-domain domain.yaml`, read it and give it as"
-                " `domain`."
-            )
-        separator, header, certain = _separator(first, options, self.separator)
-        if not separator.isascii():
-            raise UsageError(
-                f"{source}: the separator of a table must be an ASCII character; save the file with another."
-            )
-        cells = cells_of(first, separator, lambda: place)
-        if len(cells) > _MAX_COLUMNS:
-            raise InputError(f"{place}: has more than {_MAX_COLUMNS:,} columns; use the basket or long shape.")
-        if header is None:
-            header = _is_header(cells, options, place)
-        names = tuple(draft.columns) if draft is not None else ()
-        names = names or _names(
-            cells, header, options, place, table=draft is not None or options.table_domain is not None
-        )
+        header = header_of(first, place, options, self.separator, draft)
 
         def rows(readers: Readers) -> Iterator[Chunk]:
-            return _chunks(chain([block], blocks), options, names, list(readers), separator, header)
+            return _chunks(chain([block], blocks), options, header, list(readers))
 
-        schema = pa.schema([(name, pa.string()) for name in names])
-        return RowStream(str(source), schema, rows, certain=certain, shape=None if stated or header else "wide")
+        schema = pa.schema([(name, pa.string()) for name in header.names])
+        shape: Shape | None = None if options.stated_shape is not None or header.is_there else "wide"
+        return RowStream(str(source), schema, rows, certain=header.certain, shape=shape)
 
     def guess(self, source: Input, options: "ReadOptions") -> Guess:
         """Whether the file holds baskets, a column of lists, 0/1 columns or a table."""
@@ -134,147 +103,10 @@ def _first_row(blocks: Iterator[TextBlock], source: Input, options: "ReadOptions
     raise InputError(f"{source}: holds no records; give a file with at least one.")
 
 
-def _is_binary_record(row: bytes, separator: str) -> bool:
-    """Whether a first line must be a record of 0/1 columns: more than two cells of 0 and 1 cannot be distinct names."""
-    cells = [cell.strip() for cell in row.split(separator.encode())]
-    return len(cells) > 2 and set(cells) <= {b"0", b"1"}
-
-
-def _separator(first: bytes, options: "ReadOptions", default: str) -> tuple[str, bool | None, bool]:
-    """The separator; whether the first line is a header (None if unclear); and whether its names are certain."""
-
-    def cells(separator: str) -> list[str]:
-        try:
-            return split_cells(first, separator)
-        except csv.Error:
-            return []
-
-    def has_all_names(separator: str) -> bool:
-        return set(options.named_columns) <= set(_header_names(cells(separator), options, table=True))
-
-    candidates = (default, *(one for one in SEPARATORS if one != default))
-    with_space = (*candidates, SPACE)
-    if options.separator is not None:
-        candidates = with_space = (options.separator,)
-    if options.header is False or (options.header is None and not options.named_columns):
-        return candidates[0], options.header, True
-    most_cells = max(candidates, key=lambda separator: len(cells(separator)))
-    if not options.named_columns:
-        return most_cells, True, True
-    # A line that lacks a name is refused later, with a message that names the column.
-    matching = next((separator for separator in with_space if has_all_names(separator)), None)
-    return matching or most_cells, True, matching is not None or options.header is True
-
-
-def _is_header(cells: list[str], options: "ReadOptions", place: str) -> bool:
-    """Whether the first line of 0/1 columns names them; refuses a line that could be a record as well."""
-    field = options.item_set
-    stripped = [cell.strip() for cell in cells]
-    numbers = [is_number_text(cell) or cell.lower() in ("true", "false") for cell in stripped]
-    binary = {cell.lower() for cell in stripped} <= _BINARY
-    may_be_record = binary if options.threshold is None else all(numbers)
-    if field is not None:
-        labels = {str(label) for label in field.items}
-        names = {plain_name(cell).strip() for cell in cells} | {plain_name(cell) for cell in cells}
-        header = not may_be_record
-        unclear = may_be_record and labels <= names
-    else:
-        # Names must differ, so that 0 and 1 in three or more columns are a record.
-        distinct = len(set(stripped)) == len(stripped)
-        header = not any(numbers) and "" not in stripped[1:]
-        unclear = not header and (distinct or not may_be_record or options.threshold is not None)
-    if unclear:
-        _refuse_title(stripped, place)
-        raise UsageError(
-            f"{place} may be a record, and a header would be published; say `header=False` if it is a record,"
-            " `header=True` if it names the columns, or leave it out with `skip_lines` if it is neither."
-        )
-    return header
-
-
-def is_number_text(cell: str) -> bool:
-    """Whether a cell of a first line is a number, however it is written."""
-    return bool(_NUMBER.fullmatch(cell))
-
-
-def distinct_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Column names made distinct: empty and repeated ones are numbered, an empty one at the left is the index.
-
-    >>> distinct_names(["", "age", "q2", "q2", ""])
-    ('(index)', 'age', 'q2', 'q2 (2)', 'column 5')
-    """
-    names = _with_index(names)
-    used, seen, distinct = set(names), set(), []
-    next_number: dict[str, int] = {}  # to try for a name, so that the time is linear
-    for at, name in enumerate(names):
-        if name and name not in seen:
-            seen.add(name)
-            distinct.append(name)
-            continue
-        number = max(next_number.get(name, 0), 2 if name else at + 1)
-        while (fresh := f"{name} ({number})" if name else f"column {number}") in used:
-            number += 1
-        next_number[name] = number + 1
-        used.add(fresh)
-        distinct.append(fresh)
-    return tuple(distinct)
-
-
-def _refuse_title(names: list[str], place: str) -> None:
-    """Refuse a first line of several cells with at most one filled: it is a title, not the names of columns."""
-    if len(names) > 2 and sum(name != "" for name in names) <= 1:
-        raise InputError(
-            f"{place} has {len(names)} cells, all empty but one at most, like a title above a table; leave out the"
-            " lines above the names of the columns with `skip_lines`."
-        )
-
-
-def _with_index(names: Sequence[str]) -> tuple[str, ...]:
-    """The names, the first of which is that of the index if it is empty."""
-    return (INDEX, *names[1:]) if names and not names[0] else tuple(names)
-
-
-def _header_names(cells: Sequence[str], options: "ReadOptions", *, table: bool) -> tuple[str, ...]:
-    """Column names from the cells of a header.
-
-    R's write.table does not name the index at all. Whether a header lacks it is known from the domain, never from rows.
-    """
-    names = _with_index([plain_name(cell.strip()) for cell in cells])
-    names = distinct_names(names) if table else names
-    domain = options.table_domain
-    lacks_index = domain is not None and INDEX not in names and INDEX in [one.name for one in domain.columns]
-    return (INDEX, *names) if lacks_index else names
-
-
-def _names(cells: list[str], header: bool, options: "ReadOptions", place: str, *, table: bool) -> tuple[str, ...]:
-    """Column names: from the header, from the domain, or numbers from 0."""
-    field, count = options.item_set, len(cells)
-    if header:
-        _refuse_title([cell.strip() for cell in cells], place)
-        if field is not None and options.item is None:
-            return tuple(cells)  # items may have white space around them
-        return _header_names(cells, options, table=table)
-    if options.table_domain is not None:
-        columns = options.table_domain.columns
-        if len(columns) != count:
-            raise InputError(
-                f"{place}: has {counted(count, 'cell')}, but the domain has {counted(len(columns), 'field')} and the"
-                " file no header; correct the domain, or name the columns in a header."
-            )
-        return tuple(column.name for column in columns)
-    if field is not None and field.width == count:
-        return tuple(str(label) for label in field.items)
-    return tuple(str(at) for at in range(count))
-
-
 def _chunks(
-    blocks: Iterator[TextBlock],
-    options: "ReadOptions",
-    names: tuple[str, ...],
-    needed: list[str],
-    separator: str,
-    header: bool,
+    blocks: Iterator[TextBlock], options: "ReadOptions", header: Header, needed: list[str]
 ) -> Iterator[Chunk]:
+    is_first = header.is_there
     for block in blocks:
         text, count = block.text, len(block.ends)
         place: Place = block.place
@@ -285,10 +117,10 @@ def _chunks(
             del rows
         else:
             first_length = int(block.ends[0]) + 1
-        if header and text:
-            header, text, count, place = False, text[first_length:], count - 1, _after_header(place)
+        if is_first and text:
+            is_first, text, count, place = False, text[first_length:], count - 1, _after_header(place)
         if text:
-            yield Chunk(_parse(text, count, names, needed, separator, place), place)
+            yield Chunk(_parse(text, count, header.names, needed, header.separator, place), place)
 
 
 def _after_header(place: Place) -> Place:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from dpgm.data.formats.base import Append, Format, Guess
-from dpgm.data.formats.delimited import distinct_names
+from dpgm.data.formats.headers import distinct_names
 from dpgm.data.formats.opening import Input, zip_members
 from dpgm.data.formats.written import Written, plain_cell
 from dpgm.data.items import plain_name
@@ -91,9 +91,9 @@ class Workbook(Format):
 
     def guess(self, source: Input, options: "ReadOptions") -> Guess:
         """A sheet is a table with a header, unless the options say otherwise."""
-        if options.stated_shape not in (None, "wide") or options.public_domain is not None:
-            return Guess(options)
-        return Guess(replace(options, shape="wide", header=options.header is not False), table=True)
+        guess = super().guess(source, options)
+        with_header = replace(guess.options, header=options.header is not False)
+        return replace(guess, options=with_header) if guess.table else guess
 
     @contextmanager
     def writer(self, target: Path, written: Written) -> Iterator[Append]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpgm.data.formats.base import Guess
-from dpgm.data.formats.delimited import SEPARATORS, SPACE, distinct_names, is_number_text
+from dpgm.data.formats.headers import SEPARATORS, SPACE, distinct_names, is_number_text
 from dpgm.data.formats.lines import TextBlock, first_block, has_content, split_cells
 from dpgm.data.formats.opening import Input
 from dpgm.data.items import plain_name

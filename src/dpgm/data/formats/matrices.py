@@ -51,8 +51,8 @@ class Npy(Format):
         source.refuse_member(".npy files")
         matrix = None
         with suppress(Exception):  # numpy parses the header as Python text, so damage raises many kinds of errors
-            matrix = np.load(source.path, mmap_mode="r", allow_pickle=False)
-        if not isinstance(matrix, np.ndarray):
+            matrix = _mapped(source.path)
+        if matrix is None:
             raise InputError(f"{source}: is not a plain numpy matrix, or is cut short; write it again.")
         return matrix_stream(matrix, options, str(source))
 
@@ -87,6 +87,17 @@ class Npz(Format):
         """Images and their labels, or a sparse matrix."""
         pictures = written.domain.picture is not None
         return picture_arrays(target, written.domain) if pictures else _sparse_rows(target, written.domain)
+
+
+def _mapped(path: Path) -> NDArray[Any]:
+    """The matrix of a file, mapped into memory; raises anything if it is damaged."""
+    with open(path, "rb") as file:
+        version = np.lib.format.read_magic(file)
+        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
+        shape, fortran_order, dtype = read(file)
+        if dtype.kind not in "biuf":  # anything else might hold objects
+            raise ValueError
+        return np.memmap(file, dtype, "r", file.tell(), shape, "F" if fortran_order else "C")
 
 
 def _matrix(source: Input, names: list[str]) -> Any:

@@ -7,7 +7,7 @@ bins and categories are left open, to be found privately by the fit.
 import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpgm.data import kinds as kinds_of_columns
 from dpgm.data.arrow import Array, pa
@@ -30,6 +30,9 @@ from dpgm.data.values import (
 from dpgm.errors import InputError, UsageError
 from dpgm.validation import near
 
+if TYPE_CHECKING:
+    from dpgm.data.inspect.events import EventColumns
+
 _TIMES = ((datetime.time, "time64[us]"), (datetime.timedelta, "duration[us]"))  # which drafts leave out
 
 
@@ -46,6 +49,7 @@ class Drafted:
         hints: columns that other options may read better, and which options.
         gaps: usual spellings of a missing value, which the draft states as its `missing_texts`; the columns in which
             they are one, and those in which they seem to be values.
+        events: the columns of persons, items and times of a table whose rows may be events.
     """
 
     domain: Domain
@@ -55,6 +59,7 @@ class Drafted:
     follows: tuple[tuple[str, str], ...] = ()
     hints: tuple[tuple[str, str], ...] = ()
     gaps: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = ()
+    events: "EventColumns | None" = None
 
 
 def drafted_columns(stream: RowStream) -> dict[str, Conversion]:

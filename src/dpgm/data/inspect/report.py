@@ -68,16 +68,22 @@ class Inspection(Drafted):
 
     def _persons(self) -> list[str]:
         """What a column that is named like an identifier of persons means, and which option protects persons."""
-        names = self.source.like_persons
-        if not names:
-            return []
-        person = shlex.quote(names[0])
-        return [
-            f"{', '.join(map(repr, names))}: named like an identifier of persons; without --person a fit takes every"
-            " row as another person and protects rows, not persons. To protect persons with all their rows say"
-            f" --person {person} --rows-per-person K (or --person {person} --item COLUMN if rows are items);"
-            f" --person {person} alone if every row is another person."
-        ]
+        names, advice = self.source.like_persons, []
+        if names:
+            person = shlex.quote(names[0])
+            advice.append(
+                f"{', '.join(map(repr, names))}: named like an identifier of persons; without --person a fit takes"
+                " every row as another person and protects rows, not persons. To protect persons with all their rows"
+                f" say --person {person} --rows-per-person K (or --person {person} --item COLUMN if rows are items);"
+                f" --person {person} alone if every row is another person."
+            )
+        if self.events is not None:
+            stated = " ".join(
+                f"--{option} {shlex.quote(str(getattr(self.events, option)))}"
+                for option in ("person", "item", "time")
+            )
+            advice.append(f"the rows seem to be events of persons: inspect them as a sequence with {stated}")
+        return advice
 
     def _checklist(self) -> list[str]:
         """For a drafted table: what was left out, and what the curator must confirm."""
@@ -100,8 +106,18 @@ class Inspection(Drafted):
             ),
             *section(_ORDERS, [f"[ ] {rule}" for rule in self.orders]),
             *(f"  {suggest_after(first, last)}" for last, first in self.follows),
-            "The draft holds no value of any person: ranges, bins and categories are found privately by the fit.",
+            self._values_held(),
         ]
+
+    def _values_held(self) -> str:
+        """What a drafted table tells of persons."""
+        if self.domain.origin == "drafted":
+            return (
+                "The draft holds the period of the rows and no other value of any person: ranges, bins and categories"
+                " are found privately by the fit. Once `from` and `to` are public, take out the line"
+                " `drafted_from_data`."
+            )
+        return "The draft holds no value of any person: ranges, bins and categories are found privately by the fit."
 
     def _gaps_title(self) -> str:
         options = " ".join(f"--missing {shlex.quote(text)}" for text, _, values in self.gaps if not values)

@@ -114,6 +114,14 @@ class ItemSequence(SetField):
         if self.pattern is not None and not is_pattern(self.pattern):
             raise self._error("pattern must be written as for strptime, such as %d.%m.%Y %H:%M")
 
+    @classmethod
+    def to_find(cls, name: str, period: str | None = None) -> "ItemSequence":
+        """A sequence of items to be found; with times if a period is stated, such as 2024-03-01..2024-03-31."""
+        if period is None:
+            return cls(name, discover=True)
+        start, _, end = period.partition("..")
+        return cls(name, discover=True, time=True, start=start.strip(), end=end.strip())
+
     # -- the period ------------------------------------------------------------------------------------------------
 
     @cached_property

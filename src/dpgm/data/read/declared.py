@@ -106,6 +106,15 @@ class DeclaredOptions:
             True,
         ),
     ] = None
+    period: Annotated[
+        str | None,
+        Option(
+            "Sequences without a domain: the public period of their times, such as 2024-03-01..2024-03-31; samples then"
+            " have times, and not only an order.",
+            "FROM..TO",
+            in_memory=True,
+        ),
+    ] = None
     persons: Annotated[
         Paths | None,
         Option(

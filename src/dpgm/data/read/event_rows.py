@@ -73,7 +73,7 @@ def _domain(file: str, options: ReadOptions) -> Domain:
         return options.public_domain
     if not (options.discover or options.assume_public_items):
         raise UsageError(f"{file}: {NEEDS_DOMAIN}.")
-    return Domain((ItemSequence(plain_name(str(options.item)), discover=True),))
+    return Domain((ItemSequence.to_find(plain_name(str(options.item)), options.period),))
 
 
 @dataclass

@@ -83,6 +83,7 @@ def read_frame(
     person: str | None = None,
     item: str | None = None,
     time: str | None = None,
+    period: str | None = None,
     persons: object = None,
     rows_per_person: int | None = None,
     discover: bool = False,
@@ -95,24 +96,31 @@ def read_frame(
         person: a frame's column of persons: with `item`, rows are grouped by it; without, its values must differ.
         item: the column of items: with `person`, one item per row; without, a list of items per row.
         time: the column of times, by which items are a sequence: one time per row, or a list of times where items are.
+        period: the public period of the times, such as 2024-03-01..2024-03-31, where no domain has it.
         persons: a frame with the attributes of persons, one row each, if the other frame has their events only.
         rows_per_person: keep at most this many rows per person, chosen at random in secret, instead of one.
         discover: find privately what the domain does not state; names and types of a frame's columns are public.
     """
     domain, data = as_domain(domain), checked_frame(data)
     if not is_frame(data):
-        stated = (person, item, time, persons, rows_per_person)
+        stated = (person, item, time, period, persons, rows_per_person)
         if discover or any(one is not None for one in stated):
             raise UsageError(
-                "`person`, `item`, `time`, `persons`, `rows_per_person` and `discover` are for frames of pandas, polars"
-                " or pyarrow; leave them out."
+                "`person`, `item`, `time`, `period`, `persons`, `rows_per_person` and `discover` are for frames of"
+                " pandas, polars or pyarrow; leave them out."
             )
         return FrameRecords(as_records(data, domain), None)
     if domain is None and not discover:
         raise UsageError(_NO_DOMAIN)
     stream, attributes = frame_stream(data), None
     options = ReadOptions(
-        domain=domain, person=person, item=item, time=time, rows_per_person=rows_per_person, discover=discover
+        domain=domain,
+        person=person,
+        item=item,
+        time=time,
+        period=period,
+        rows_per_person=rows_per_person,
+        discover=discover,
     )
     if persons is not None:
         if not options.reads_events:

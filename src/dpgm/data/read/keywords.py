@@ -41,5 +41,6 @@ class ReadKeywords(FileKeywords, total=False):
     rows_per_person: int | None
     item: str | None
     time: str | None
+    period: str | None
     persons: Paths | None
     memory: str | int | None

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Unpack
 
 from dpgm import validation
-from dpgm.data.domain import Domain
+from dpgm.data.domain import Domain, ItemSequence
 from dpgm.data.domain_file import as_domain
 from dpgm.data.formats import format_named
 from dpgm.data.kinds.items import SetField
@@ -93,6 +93,12 @@ class ReadOptions(DeclaredOptions):
             raise UsageError(
                 "`time` belongs to a sequence, and the domain has none; give it a field of kind `sequence`."
             )
+        if self.period is not None and (self.time is None or domain is not None):
+            raise UsageError(
+                "`period` belongs to `time` without a domain; say it as `from` and `to` of the sequence in the domain."
+            )
+        if self.period is not None:
+            ItemSequence.to_find(str(self.item), self.period)  # refuses what is no period
 
     @property
     def reads_events(self) -> bool:

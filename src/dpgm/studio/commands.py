@@ -1,0 +1,118 @@
+"""The commands of `dpgm` behind a project: what runs, what "show as command" shows, and what a reader could type."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+
+from dpgm.data.read.declared import declared
+from dpgm.studio.workspace import Answers, Project, Workspace
+
+# The reading options that the studio asks for; the others follow from its questions, or need the command line.
+READING_OPTIONS = (
+    "separator",
+    "decimal",
+    "thousands",
+    "strip_from_numbers",
+    "missing",
+    "header",
+    "skip_lines",
+    "comment",
+    "item_separator",
+    "encoding",
+    "member",
+)
+HELP: Mapping[str, str] = {one.name: one.option.help for one in declared() if one.name in READING_OPTIONS}
+
+
+class Commands:
+    """The commands of one project, with paths below the served folder."""
+
+    def __init__(self, workspace: Workspace, project: Project) -> None:
+        self._root = workspace.root
+        self._ledgers = workspace
+        self.project = project
+
+    def path(self, name: str) -> str:
+        """A file of the project, as commands name it."""
+        return str(self.project.path(name).relative_to(self._root))
+
+    def inspect(self, kinds: Mapping[str, str]) -> list[str]:
+        """Look inside the data."""
+        stated = [f"--kind={name}={kind}" for name, kind in kinds.items()]
+        draft = ["--draft-domain", self.path("draft.yaml"), "--force", "--json"]
+        return ["inspect", self.data, *self.reading(), *stated, *draft]
+
+    def plan(self, epsilon: float) -> list[str]:
+        """Plan a fit."""
+        most = self._answers.rows_per_person
+        rows = ["--rows-per-person", str(most)] if most and self._answers.rows == "rows" else []
+        size = ["--records", str(self._answers.records or 0), "--domain", self.domain]
+        return ["plan", "--epsilon", f"{epsilon:g}", *size, *rows, "--out", self.path("plan.json"), "--force"]
+
+    def fit(self, *, resume: bool) -> list[str]:
+        """Fit as planned."""
+        answers = self._answers
+        words = ["fit", self.data, *self.reading()]
+        words += ["--assume-public-items"] if answers.items == "file" else ["--domain", self.domain]
+        words += ["--plan", self.path("plan.json"), "--out", self.path("release")]
+        words += ["--checkpoint", self.path("checkpoint"), "--events", self.path("fit.events")]
+        if not answers.made_up:
+            words += ["--ledger", str(self._ledgers.ledger(answers.ledger).relative_to(self._root))]
+        for name in ("title", "owner", "population", "date"):
+            words += [f"--{name}={getattr(answers, name)}"] if getattr(answers, name) else []
+        words += ["--after-looking"] if answers.looked else []
+        return [*words, "--stop-with-stdin", *(["--resume"] if resume else [])]
+
+    def evaluate(self) -> list[str]:
+        """Compare the release with the data."""
+        words = ["evaluate", self.data, self.path("synthetic.csv"), *self.reading()]
+        words += ["--release", self.path("release"), "--out", self.path("report.html")]
+        return [*words, "--json", self.path("evaluation.json"), "--force", "--quiet"]
+
+    def sample(self, records: int) -> list[str]:
+        """Draw synthetic records."""
+        return ["sample", self.path("release"), "--records", str(records), "--out", self.path("synthetic.csv")]
+
+    def rehearse(self, epsilon: float) -> list[str]:
+        """The whole way on simulated people."""
+        most = self._answers.rows_per_person or 1  # several rows of a person need so many times the noise
+        size = ["--records", str(self._answers.records or 0), "--domain", self.domain]
+        return ["rehearse", "--epsilon", f"{epsilon / most:g}", *size, "--out", self.path("rehearsal"), "--force"]
+
+    def reading(self) -> list[str]:
+        """The options that say how the file is written and who its people are."""
+        answers, words = self._answers, []
+        for name, text in answers.reading.items():
+            flag = f"--{name.replace('_', '-')}"
+            if name == "header":
+                words.append("--header" if text == "yes" else "--no-header")
+            elif name in ("missing", "strip_from_numbers"):
+                words += [f"{flag}={one}" for one in text.split(" ") if one]
+            else:
+                words.append(f"{flag}={text}")
+        if answers.person and answers.several != "unknown":
+            words.append(f"--person={answers.person}")
+        if answers.several == "yes" and answers.rows == "items" and answers.item:
+            words.append(f"--item={answers.item}")
+        if answers.several == "yes" and answers.rows == "rows" and answers.rows_per_person:
+            words += ["--rows-per-person", str(answers.rows_per_person)]
+        return words
+
+    @property
+    def domain(self) -> str:
+        """The domain of the fit: as stated, or the draft where the items of the file are declared public."""
+        return self.path("draft.yaml" if self._answers.items == "file" else "domain.yaml")
+
+    @property
+    def data(self) -> str:
+        """The data file; a name that begins with a dash would be read as an option."""
+        file = self._answers.file
+        return f"./{file}" if file.startswith("-") else file
+
+    @property
+    def _answers(self) -> Answers:
+        return self.project.answers
+
+
+def line(*commands: Sequence[str]) -> str:
+    """Commands as lines to paste into a terminal in the served folder."""
+    return "\n".join(shlex.join(["dpgm", *words]) for words in commands)
