@@ -42,7 +42,7 @@ class ItemTuples:
         name: Measures(
             "measure",
             f"records holding each {sets}",
-            "sqrt(sets in a record of the longest length counted in full)",
+            "sqrt(sets within the length bound)",
         )
         for name, sets in (
             (NAMES[2], "pair of popular items"),
