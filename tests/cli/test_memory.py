@@ -242,3 +242,60 @@ def test_a_fit_that_needs_more_than_the_limit_is_refused_before_it_is_charged(tm
     assert run([*fit, "--out", str(tmp_path / "out"), "--memory", "310MB", "--model", "products"]) != 0
     assert re.search(r"needs about 3[89][0-9] MB and --memory allows 310 MB", capsys.readouterr().err)
     assert not (tmp_path / "out").exists()
+
+
+EVENTS = """
+import re, resource, sys
+from pathlib import Path
+import dpgm
+here, allowed, memory = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] or None
+def read(file, memory):
+    return dpgm.read_records(here / file, domain=here / "events.yaml", memory=memory, cache=here)
+read("small.parquet", "301MB")
+if allowed:
+    taken = int(re.search(r"VmData:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) << 10
+    resource.setrlimit(resource.RLIMIT_DATA, (taken + allowed,) * 2)
+records = read("events.parquet", memory)
+import hashlib
+print(hashlib.sha256(b"".join(memoryview(part).cast("B") for part in records.buffers())).hexdigest())
+"""
+
+
+def write_events(here, count, name):
+    draws = np.random.default_rng(4)
+    with pq.ParquetWriter(here / name, EVENT_ROWS) as file:
+        for start in range(0, count, 200_000):
+            size = min(200_000, count - start)
+            who = draws.integers(0, max(count // 20, 1), size)
+            when = pa.array(1709510400 + 60 * draws.integers(0, 7 * 1440, size)).cast(pa.timestamp("s"))
+            columns = {"who": who, "what": draws.integers(0, 40, size), "when": when, "kind": who % 3}
+            file.write_table(pa.table(columns, EVENT_ROWS))
+
+
+EVENT_ROWS = pa.schema(
+    [("who", pa.int64()), ("what", pa.int64()), ("when", pa.timestamp("s")), ("kind", pa.int64())]
+)
+EVENT_DOMAIN = """
+fields:
+- {name: kind, kind: categorical, values: [0, 1, 2]}
+- {name: what, kind: sequence, items: [ITEMS], time: true, from: 2024-03-04, to: 2024-03-10}
+layout: {shape: long, person: who, item: what, time: when}
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a limit on private memory")
+def test_events_of_persons_stay_within_a_hard_limit(tmp_path):
+    (tmp_path / "events.yaml").write_text(EVENT_DOMAIN.replace("ITEMS", ", ".join(map(str, range(40)))))
+    write_events(tmp_path, 2000, "small.parquet")
+    write_events(tmp_path, 2_000_000, "events.parquet")
+    around = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    around |= {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
+
+    def read(allowed, memory):
+        started = [sys.executable, "-c", EVENTS, str(tmp_path), str(allowed), memory]
+        return subprocess.run(started, env=around, capture_output=True, text=True, timeout=500)
+
+    refused, limited, free = read(60 << 20, ""), read(60 << 20, "310MB"), read(0, "")
+    assert refused.returncode != 0
+    assert limited.returncode == 0, limited.stderr
+    assert limited.stdout == free.stdout != ""

@@ -25,7 +25,7 @@ from dpgm.strategy.settings import Config
 from dpgm.synthesis.synthesizer import Synthesizer
 
 sys.path.append(str(Path(__file__).parents[1] / "support"))  # where this runs as a script
-from synthesis_data import small_plan
+from synthesis_data import CLICKS, FEW_CHAINS, small_plan, some_sequences
 
 RECORDED = Path(__file__).parent / "digests.json"
 
@@ -66,7 +66,7 @@ def some_records(domain: Domain, count: int, dense: float = 0.0) -> Records:
 
 def _fit(config: Config, records: Records, **fewer: Any) -> Synthesizer:
     """A fit of a plan with `fewer` steps (or smaller networks) than planned by default."""
-    if config.model in SHORT or (config.model == "auto" and records.domain != IMAGES):
+    if config.model in SHORT or (config.model == "auto" and records.domain not in (IMAGES, CLICKS)):
         fewer[SHORT.get(config.model, "rules")] = SHORT_RULES
     plan = small_plan(config, records, **fewer)
     return Synthesizer(config.epsilon, randomness=SeededRandomness(7), device="cpu").fit(records, plan=plan)
@@ -75,6 +75,11 @@ def _fit(config: Config, records: Records, **fewer: Any) -> Synthesizer:
 def _image() -> Synthesizer:
     few = replace(IMAGE_RULES.fit, steps=10, least_images=8, most_images=8)
     return _fit(Config(2.0), some_records(IMAGES, 300), rules=replace(IMAGE_RULES, fit=few))
+
+
+def _sequences() -> Synthesizer:
+    walks = some_sequences(CLICKS, 800, np.random.default_rng(0))
+    return _fit(Config(4.0), walks, rules=FEW_CHAINS)
 
 
 def _networks(model: str, preset: str, clusters: int, **fewer: Any) -> Synthesizer:
@@ -95,6 +100,7 @@ CASES: Mapping[str, Callable[[], Synthesizer]] = {
     "vae": lambda: _networks("vae", "default", 2, steps=30, hidden=(12,), latent=3, features=16),
     "vae, paper": lambda: _networks("vae", "paper", 2, hidden=(12,), features=16),
     "rbm": lambda: _networks("rbm", "default", 2, steps=30, hidden=(12,), features=16),
+    "sequences": _sequences,
     "independent": lambda: _fit(Config(1.0, model="independent"), some_records(TABLE, 600)),
     "mwem": lambda: _fit(Config(2.0, model="mwem"), some_records(FEW, 600), iterations=6),
     "rbm, paper": lambda: _networks("rbm", "paper", 2, hidden=(12,), features=16),
@@ -110,10 +116,11 @@ def digests(name: str) -> dict[str, str]:
         fitted = CASES[name]()
         drawn = fitted.sample(300, seed=3)
     spent = [mechanism.to_json() for mechanism in fitted.certificate_.mechanisms]
+    events = () if drawn.events is None else drawn.events.buffers()
     return {
         "mechanisms": _sha(json.dumps(spent, sort_keys=True).encode()),
         "model": _sha(*_bytes_of(fitted.generator_.state())),
-        "sample": _sha(drawn.indptr.tobytes(), drawn.indices.tobytes()),
+        "sample": _sha(drawn.indptr.tobytes(), drawn.indices.tobytes(), *(one.tobytes() for one in events)),
     }
 
 

@@ -27,6 +27,7 @@ from dpgm.cli.app import load_commands
 from dpgm.cli.app import run as run_command
 from dpgm.data.domain import Categorical, DateTime, Domain, ItemSet, Numeric
 from dpgm.data.domain_file import domain_to_plain
+from dpgm.data.events import Events
 from dpgm.data.open_columns import NumberColumn
 from dpgm.data.read.frames import read_frame
 from dpgm.data.records import Records, concatenate
@@ -40,13 +41,14 @@ from dpgm.networks.rules import NetworkSettings
 from dpgm.privacy.accountant import cost
 from dpgm.privacy.calibration import calibrate
 from dpgm.products.rules import ProductSettings
+from dpgm.sequences.rules import SequenceSettings
 from dpgm.strategy.protocol import PublicFacts
 from dpgm.strategy.settings import Config, FamilySettings
 from dpgm.synthesis import books, checkpoint
 from dpgm.synthesis.plan import Plan, make_plan
 from dpgm.synthesis.strategies import strategy_of
 from dpgm.testing.noise_law import integer_scores
-from synthesis_data import FEW_SAMPLES, IMAGES, SETS, SHORT, TABLE, some_records
+from synthesis_data import CLICKS, FEW_CHAINS, FEW_SAMPLES, IMAGES, SETS, SHORT, TABLE, some_records
 
 EMBEDDING = replace(IMAGE_RULES.embedding, features=60)
 PICTURES = ImageSettings(
@@ -135,7 +137,8 @@ class WholeFit:
         if self.model == "products":
             plan = make_plan(config, self.records, self.domain)
             return replace(plan, settings=replace(plan.settings, family=ProductSettings(QUICK)))
-        plan = make_plan(replace(config, model="independent"), self.records, self.domain)
+        baseline = "sequences" if self.model == "sequences" else "independent"
+        plan = make_plan(replace(config, model=baseline), self.records, self.domain)
         facts = PublicFacts(self.domain, self.records, self.epsilon, delta)
         budget = strategy_of(self.model).budget(facts, self._family())
         mechanisms = calibrate(self.epsilon, delta, budget.spends, budget.training)
@@ -146,7 +149,12 @@ class WholeFit:
     def _family(self) -> FamilySettings:
         if self.model in ("vae", "rbm"):
             return NetworkSettings(**(NETWORK | self.settings))
-        return {"image": PICTURES, "mwem": MwemSettings(iterations=3)}.get(self.model, BaselineSettings())
+        few = {
+            "image": PICTURES,
+            "mwem": MwemSettings(iterations=3),
+            "sequences": SequenceSettings(FEW_CHAINS),
+        }
+        return few.get(self.model, BaselineSettings())
 
     def write_input(self, folder: Path, seed: int) -> list[str]:
         """Write the files of a fit on the command line; returns its arguments."""
@@ -162,6 +170,9 @@ class WholeFit:
                 ["--item-separator", ";"] if "drugs" in [field.name for field in self.domain.fields] else []
             )
             return ["data.csv", *arguments, "--person", "who", "--rows-per-person", str(self.rows_per_person)]
+        if self.domain.sequence is not None:
+            self.rows(seed).write(folder / "data.jsonl")
+            return ["data.jsonl", *arguments, "--item", self.domain.sequence.name]
         self.rows(seed).write(folder / "data.npz")
         return ["data.npz", *arguments]
 
@@ -201,6 +212,7 @@ FITS: dict[str, WholeFit] = {
     "vae, images": WholeFit("vae", IMAGES, 20.0, {"clusters": 3, "images": PICTURES}),
     "rbm": WholeFit("rbm", SETS, 20.0),
     "images": WholeFit("image", IMAGES, 5.0),
+    "sequences": WholeFit("sequences", CLICKS, 20.0),
     "independent": WholeFit("independent", TABLE, 5.0),
     "mwem": WholeFit("mwem", SETS, 5.0),
 }
@@ -395,6 +407,16 @@ def assert_record_by_record(whole: WholeFit, live: Trace) -> None:
             assert np.array_equal(cut_up, kept), f"the private column {name!r} is not made record by record"
 
 
+def unlike_walks(domain: Domain) -> Records:
+    """Nobody's events: none, one, the same again and again, all items in turn, the longest."""
+    sequence = domain.sequence
+    assert sequence is not None
+    items, longest = sequence.width, sequence.max_length
+    turns = [at % items for at in range(longest)]
+    rows = [[], [0], [items - 1] * longest, turns, turns[: longest // 2], turns[:3] * 2]
+    return Records.of_events(Events.from_lists(rows, items), domain)
+
+
 def unlike(whole: WholeFit) -> list[Records]:
     """Single records of many kinds: as others are, empty, full, half full, with extreme values."""
     if whole.domain.is_open:
@@ -417,7 +439,8 @@ def unlike(whole: WholeFit) -> list[Records]:
             for block in domain.blocks:
                 kept = max(1, round(share * block.width)) if block.softmax else round(share * block.width)
                 rows[-1] += [block.start + kept - 1] if block.softmax else range(block.start, block.start + kept)
-        records = concatenate([whole.rows(7).rows(0, 4), Records.from_lists(rows, domain)])
+        odd = Records.from_lists(rows, domain) if domain.sequence is None else unlike_walks(domain)
+        records = concatenate([whole.rows(7).rows(0, 4), odd])
     return [records.rows(at, at + 1) for at in range(len(records))]
 
 

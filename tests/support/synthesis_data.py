@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from dpgm.baselines.rules import BaselineSettings, MwemSettings
-from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
+from dpgm.data.domain import Categorical, Domain, Image, ItemSequence, ItemSet, Numeric
+from dpgm.data.events import Events
 from dpgm.data.records import Records, concatenate
 from dpgm.images.rules import IMAGE_RULES as IMAGE_RULES
 from dpgm.images.rules import ImageSettings
@@ -21,6 +22,7 @@ from dpgm.privacy.accountant import cost
 from dpgm.privacy.calibration import calibrate
 from dpgm.privacy.events import Mechanism
 from dpgm.products.rules import PRODUCT_RULES, ProductSettings
+from dpgm.sequences.rules import SEQUENCE_RULES, SequenceSettings
 from dpgm.strategy.protocol import PublicFacts
 from dpgm.strategy.settings import Config, Settings, default_delta
 from dpgm.synthesis.plan import Plan, choose_settings
@@ -42,6 +44,21 @@ SHORT = replace(
 )
 FEW_IMAGES = replace(IMAGE_RULES, fit=replace(IMAGE_RULES.fit, steps=4, least_images=3, most_images=3))
 
+# Sequences: small pools, few components and few iterations.
+FEW_CHAINS = replace(
+    SEQUENCE_RULES,
+    measure=replace(SEQUENCE_RULES.measure, run_noise=0.0, most_scaled=0.9),
+    mixture=replace(SEQUENCE_RULES.mixture, components=3, iterations=2),
+    pool=replace(
+        SEQUENCE_RULES.pool,
+        first=50,
+        least=300,
+        least_before=200,
+        tilt=replace(SEQUENCE_RULES.pool.tilt, iterations=5),
+    ),
+    draw=replace(SEQUENCE_RULES.draw, least=100),
+)
+
 FEW_SAMPLES = replace(NETWORK_RULES, pretraining_samples=(100, 100), pretraining_passes=5)
 
 SETS = Domain.of_items(12)
@@ -52,6 +69,7 @@ TABLE = Domain(
         Numeric("age", 0, 100, 5, integer=True),
     )
 )
+CLICKS = Domain((ItemSequence("clicks", tuple("abcde"), max_length=30),))
 IMAGES = Domain((Image("image", 8, 8), Categorical("label", (0, 1, 2))), label="label")
 # Settings of networks that start from statistics of such images, one network per label.
 BY_LABEL = {"clusters": 3, "sampling_rate": 0.3, "images": ImageSettings(rules=FEW_IMAGES)}
@@ -60,6 +78,8 @@ BY_LABEL = {"clusters": 3, "sampling_rate": 0.3, "images": ImageSettings(rules=F
 def some_records(domain: Domain, count: int, seed: int = 0) -> Records:
     """Random records of any domain: items of decreasing popularity, one value per column."""
     rng = np.random.default_rng(seed)
+    if domain.sequence is not None:
+        return some_sequences(domain, count, rng)
     rows = []
     for _ in range(count):
         row: list[int] = []
@@ -73,10 +93,32 @@ def some_records(domain: Domain, count: int, seed: int = 0) -> Records:
     return Records.from_lists(rows, domain)
 
 
+def some_sequences(domain: Domain, count: int, rng: np.random.Generator) -> Records:
+    """Random walks over the items, of many lengths, and a random value of every attribute."""
+    sequence = domain.sequence
+    assert sequence is not None
+    rows = []
+    for length in np.minimum(rng.geometric(0.2, count) - 1, sequence.max_length):
+        walk = rng.integers(0, 3, length).cumsum() + rng.integers(sequence.width)
+        rows.append((walk % sequence.width).tolist())
+    return Records.of_events(Events.from_lists(rows, sequence.width), domain)
+
+
+def one_record(domain: Domain, positions: list[int]) -> Records:
+    """A record that holds these positions; where there is a sequence, each of its items comes twice."""
+    if domain.sequence is None:
+        return Records.from_lists([positions], domain)
+    block = domain.blocks[domain.fields.index(domain.sequence)]
+    items = [at - block.start for at in positions if block.start <= at < block.stop]
+    events = Events.from_lists([items * 2], block.width)
+    return Records.of_events(events, domain, Records.from_lists([positions], domain))
+
+
 def tiny_plan(model: str, domain: Domain, records: int, **settings: object) -> Plan:
     """A plan with a few steps and multipliers that are not calibrated, for fast tests."""
-    if model in ("independent", "mwem"):
-        baseline = MwemSettings(iterations=3) if model == "mwem" else BaselineSettings()
+    if model in ("independent", "mwem", "sequences"):
+        own = {"mwem": MwemSettings(iterations=3), "sequences": SequenceSettings(FEW_CHAINS)}
+        baseline = own.get(model, BaselineSettings())
         runs = strategy_of(model).budget(PublicFacts(domain, records, 1.0, 1e-5), baseline).runs
         counts = tuple(Mechanism(name, 4.0, run.count) for name, run in runs.items())
         return Plan(99.0, 99.0, 1e-5, records, domain.width, Settings(model, family=baseline), counts)

@@ -7,7 +7,7 @@ from dpgm.data.records import Records
 from dpgm.strategy.protocol import RunContext
 from dpgm.synthesis.strategies import fit_generator
 from dpgm.testing import assert_bounded, assert_coin_off, assert_playback_invariant
-from synthesis_data import BY_LABEL, IMAGES, SETS, TABLE, some_records, tiny_plan
+from synthesis_data import BY_LABEL, CLICKS, IMAGES, SETS, TABLE, one_record, some_records, tiny_plan
 
 CASES = [
     pytest.param("products", SETS, {}, id="products-sets"),
@@ -19,6 +19,7 @@ CASES = [
     pytest.param("independent", SETS, {}, id="independent-sets"),
     pytest.param("independent", TABLE, {}, id="independent-table"),
     pytest.param("mwem", SETS, {}, id="mwem"),
+    pytest.param("sequences", CLICKS, {}, id="sequences"),
     pytest.param("image", IMAGES, {}, id="image", marks=pytest.mark.slow),
 ]
 
@@ -30,7 +31,8 @@ def _run(plan, domain):
         )
         gateway.assert_complete()
         drawn = generator.sample(50, generator=torch.Generator().manual_seed(1))
-        return {"state": generator.state(), "architecture": str(generator.architecture), "drawn": drawn.indices}
+        drawn_values = [drawn.indices, *(() if drawn.events is None else drawn.events.buffers())]
+        return {"state": generator.state(), "architecture": str(generator.architecture), "drawn": drawn_values}
 
     return run
 
@@ -55,7 +57,7 @@ def test_one_more_record_moves_every_release_within_its_bound(model, domain, set
         }
     )
     for row in (full, full[-1:] if domain is not IMAGES else full):
-        extra = Records.from_lists([row], domain)
+        extra = one_record(domain, row)
         run = _run(plan, domain)
         assert assert_bounded(run, records, extra, rounding=1e-6, allowance=plan.mechanisms) <= 1 + 1e-6
 

@@ -16,12 +16,14 @@ from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.strategy.protocol import RunContext
 from dpgm.synthesis.release import Release
 from dpgm.synthesis.strategies import fit_generator
-from synthesis_data import BY_LABEL, IMAGES, SETS, TABLE, some_records, tiny_plan
+from synthesis_data import BY_LABEL, CLICKS, IMAGES, SETS, TABLE, some_records, tiny_plan
 
 PUBLIC = "public input"
 # name of a tensor -> the mechanisms it may depend on
 COUNTS = {"record lengths", "item counts", "scaled item counts", "popular lengths", "pair counts"}
 LARGER = {"triple counts", "quadruple counts"}
+EVENTS = {"sequence lengths", "steps", "steps by length", "items and pairs"}
+EVENTS |= {"3 in a row", "4 in a row", "5 in a row"}
 TENSORS = {
     "products": {"weights": COUNTS | LARGER, "probabilities": COUNTS | LARGER},
     "vae": {
@@ -35,6 +37,11 @@ TENSORS = {
         "weights": {"cluster sizes"},
         "chains": {"norms", "gradients"},
     },
+    # The last tilt reads all noisy sums, and the chains are fitted to a pool that is tilted to most of them.
+    "sequences": {"weights": EVENTS, "chances": EVENTS, "ceiling": EVENTS}
+    | {f"{part}: {name}": EVENTS for part in ("theta", "limit") for name in EVENTS}
+    | {f"cells: {order} in a row": EVENTS for order in (3, 4, 5)}
+    | {"classes: steps by length": {"sequence lengths", "steps"}},
     "image": {"class.shares": {"class sizes"}}
     | {
         name: {"mean embedding"}
@@ -75,6 +82,7 @@ CASES = [
     pytest.param("vae", IMAGES, BY_LABEL, id="vae-images"),
     pytest.param("rbm", SETS, {"clusters": 2, "sampling_rate": 0.3}, id="rbm"),
     pytest.param("image", IMAGES, {}, id="image"),
+    pytest.param("sequences", CLICKS, {}, id="sequences"),
 ]
 
 

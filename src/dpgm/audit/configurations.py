@@ -14,7 +14,8 @@ from typing import Any
 import pyarrow
 
 from dpgm.baselines.rules import MwemSettings
-from dpgm.data.domain import Categorical, Domain, Image, ItemSet, Numeric
+from dpgm.data.domain import Categorical, Domain, Image, ItemSequence, ItemSet, Numeric
+from dpgm.data.events import Events
 from dpgm.data.layouts import Source
 from dpgm.data.read.frames import read_frame
 from dpgm.data.records import Records, concatenate
@@ -24,6 +25,7 @@ from dpgm.networks.rules import NetworkSettings
 from dpgm.privacy.accountant import cost
 from dpgm.products.rules import PRODUCT_RULES as PRODUCT_RULES
 from dpgm.products.rules import ProductRules, ProductSettings
+from dpgm.sequences.rules import SEQUENCE_RULES, SequenceSettings
 from dpgm.strategy.discovery_rules import DiscoveryRules
 from dpgm.strategy.protocol import PublicFacts
 from dpgm.strategy.settings import Settings
@@ -64,6 +66,23 @@ SHORT_IMAGES = replace(
 )
 
 
+SHORT_CHAINS = replace(
+    SEQUENCE_RULES,
+    # All runs that a pool has are counted, also those that only the canary has; nearly everybody is scaled down.
+    measure=replace(SEQUENCE_RULES.measure, run_noise=0.0, scaled=1e9, most_scaled=0.99),
+    # Chains stay near the one whose steps are all equally likely, which has all runs.
+    mixture=replace(SEQUENCE_RULES.mixture, components=2, iterations=1, floor=1.0, shrink=1e9),
+    pool=replace(
+        SEQUENCE_RULES.pool,
+        first=50,
+        least=200,
+        least_before=10_000,
+        tilt=replace(SEQUENCE_RULES.pool.tilt, iterations=2),
+    ),
+    draw=replace(SEQUENCE_RULES.draw, least=100),
+)
+
+
 @dataclass(frozen=True)
 class Configuration:
     """What is fitted with and without the canary, and the lower bound on epsilon that an audit of it should reach."""
@@ -83,7 +102,7 @@ class Configuration:
 
 def configurations() -> tuple[Configuration, ...]:
     """All that is audited; together they run every mechanism that a fit of any family can run."""
-    return (*_products(), *_images(), *_discoveries(), *_networks())
+    return (*_products(), *_images(), *_sequences(), *_discoveries(), *_networks())
 
 
 def _products() -> tuple[Configuration, ...]:
@@ -114,6 +133,16 @@ def _images() -> tuple[Configuration, ...]:
     data = _Data(Records.from_lists(others, domain), Records.from_lists([[8, 9, 14, 15, pixels]], domain))
     settings = Settings("image", family=ImageSettings(rules=SHORT_IMAGES))
     return (_configuration("images", "images of 4 x 4 pixels in two classes", data, settings),)
+
+
+def _sequences() -> tuple[Configuration, ...]:
+    """Short walks over two of four items; the canary, longer than all, has the other two in turn."""
+    domain = Domain((ItemSequence("clicks", tuple("abcd"), max_length=12),))
+    walks = [[(row + at) % 2 for at in range(2 + row % 4)] for row in range(RECORDS_PER_FIT)]
+    others, canary = (Events.from_lists(rows, 4) for rows in (walks, [[2, 3] * 6]))
+    data = _Data(Records.of_events(others, domain), Records.of_events(canary, domain))
+    settings = Settings("sequences", family=SequenceSettings(SHORT_CHAINS))
+    return (_configuration("sequences", "sequences of four items, in order", data, settings),)
 
 
 def _discoveries() -> tuple[Configuration, ...]:

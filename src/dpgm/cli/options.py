@@ -95,7 +95,11 @@ REQUEST_OPTIONS = [
     _parameter("delta", float | None, "By default 1 / (10 x number of records).", panel=PRIVACY),
     _parameter("clusters", int | None, "Number of networks in a mixture of vae or rbm.", panel=GENERATOR),
     _parameter(
-        "model", str, "auto, products, image, vae, rbm, independent or mwem.", default="auto", panel=GENERATOR
+        "model",
+        str,
+        "auto, products, image, sequences, vae, rbm, independent or mwem.",
+        default="auto",
+        panel=GENERATOR,
     ),
     _parameter("preset", str, "default, or paper for the paper's own choices.", default="default", panel=GENERATOR),
     _parameter(

@@ -50,6 +50,11 @@ def sample(
         metavar="CONDITION",
     ),
     shape: str | None = option("--shape", "basket, long or wide."),
+    persons: Path | None = option(
+        "--persons",
+        "Sequences: write the attributes of persons to this file, and their events without them.",
+        metavar="FILE",
+    ),
     format: str | None = option(
         "--format", "Format for --out -: csv (the default), tsv, jsonl, fimi or parquet.", panel=OUTPUT
     ),
@@ -78,12 +83,15 @@ def sample(
         announce(f"{release} was not verified; what its certificate says may be false")
     number, ranks = rank_and_size()
     records = opened.certificate.records if records is None else records
-    count, file = records, out
+    count, file, first = records, out, 0
+    if ranks > 1 and persons is not None:
+        raise UsageError("`--persons` is for one process; leave out one of the two.")
     if ranks > 1:
         refuse_pipe(out, "what several processes sample")
         out.mkdir(parents=True, exist_ok=True)
         file = out / f"part-{number:05d}-of-{ranks:05d}.parquet"
-        count = records * (number + 1) // ranks - records * number // ranks
+        first = records * number // ranks
+        count = records * (number + 1) // ranks - first
         seed = None if seed is None else int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
     with bars(quiet) as progress:
         rate = write_sample(
@@ -97,6 +105,8 @@ def sample(
             progress=progress,
             stream=stream,
             format=format,
+            persons=persons,
+            first=first,
         )
     if stream is not None:
         stream.flush()

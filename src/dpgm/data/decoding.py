@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from dpgm.data.domain import Domain
 from dpgm.data.events import Events
 from dpgm.data.kinds.base import Cells, label_array, list_array
-from dpgm.data.layouts import Layout, Shape, free_name
+from dpgm.data.layouts import Layout, Part, Shape, free_name
+from dpgm.data.nested import members_together
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
 
@@ -23,7 +24,13 @@ if TYPE_CHECKING:
 
 
 def shaped_table(
-    records: Records, shape: Shape, layout: Layout | None, *, first: int = 0, rng: np.random.Generator
+    records: Records,
+    shape: Shape,
+    layout: Layout | None,
+    *,
+    first: int = 0,
+    rng: np.random.Generator,
+    part: Part = "all",
 ) -> pa.Table:
     """A table of one column per field; for a single item set, lists (basket), one row per item (long) or 0/1 columns.
 
@@ -33,7 +40,8 @@ def shaped_table(
     field = records.domain.item_set
     person, item = (None, None) if layout is None else (layout.person, layout.item)
     if records.domain.sequence is not None:
-        return _event_table(records, shape, layout, first, rng)
+        table = decode(records, rng=rng)
+        return table if shape != "long" and part == "all" else _event_table(records, table, layout, first, part)
     if field is not None and shape == "wide":
         dense = records.to_dense(np.uint8)
         return pa.table([pa.array(column) for column in dense.T], names=[str(item) for item in field.items])
@@ -47,29 +55,33 @@ def shaped_table(
     return table if field is None else table.rename_columns([item or field.name])
 
 
-def _event_table(
-    records: Records, shape: Shape, layout: Layout | None, first: int, rng: np.random.Generator
-) -> pa.Table:
-    """Lists of events beside the other columns, or one row per event that repeats these."""
-    table, sequence = decode(records, rng=rng), records.domain.sequence
-    assert sequence is not None
-    layout = layout or Layout("long")
-    names = {sequence.name: layout.item or sequence.name}
-    table = table.rename_columns([names.get(name, name) for name in table.column_names])
-    if shape != "long":
-        return table
-    person = free_name(layout.person or "person", [name for name in table.column_names if name != layout.person])
+def _event_table(records: Records, table: pa.Table, layout: Layout | None, first: int, part: Part) -> pa.Table:
+    """One row per event beside the other columns, which it repeats; or of these two, one."""
+    domain, person = records.domain, "person" if layout is None else layout.person or "person"
+    person = free_name(person, [name for name in table.column_names if name != person])
+    of_events = (domain.item_column, domain.time_column)
+    others = [name for name in table.column_names if name not in (*of_events, person)]
+    if part == "persons":
+        return table.select(others).add_column(0, person, pa.array(np.arange(first, first + len(records))))
     lengths = np.zeros(0, dtype=np.int64) if records.events is None else records.events.lengths
     rows = np.repeat(np.arange(len(records)), np.maximum(lengths, 1))
     empty = np.repeat(lengths == 0, np.maximum(lengths, 1))
     events = pa.array(np.cumsum(~empty) - 1, mask=empty)
     columns = {person: pa.array(rows + first)}
     for name, column in zip(table.column_names, table.columns, strict=True):
-        if name in (*names.values(), records.domain.time_column):
+        if name in of_events:
             columns[name] = pc.list_flatten(column).take(events)
-        elif name != person:
+        elif name in others and part == "all":
             columns[name] = column.take(pa.array(rows))
     return pa.table(columns)
+
+
+def event_lists_together(table: pa.Table, domain: Domain) -> pa.Table:
+    """The table with the lists of items and times as one of structures, where the layout names both as its members."""
+    layout = domain.layout
+    if layout is None or layout.item is None or layout.time is None or domain.sequence is None:
+        return table
+    return members_together(table, (layout.item, layout.time))
 
 
 def decode(records: Records, *, rng: np.random.Generator) -> pa.Table:
@@ -98,13 +110,15 @@ def decode(records: Records, *, rng: np.random.Generator) -> pa.Table:
         if unread.in_samples:
             columns[unread.name] = unread.fresh(len(records), rng)
     named = {column.name: columns[column.name] for column in domain.columns if column.name in columns}
-    if domain.sequence is not None and events is not None and domain.time_column is not None:
-        at = 1 + list(named).index(domain.sequence.name)
-        times = domain.sequence.times_drawn(events)
-        timed = [*named.items()]
-        timed.insert(at, (domain.time_column, list_array(events.indptr, times)))
-        named = dict(timed)
-    return pa.table(named)
+    if domain.sequence is None or events is None:
+        return pa.table(named)
+    ordered = {}
+    for name, column in named.items():
+        is_sequence = name == domain.sequence.name
+        ordered[str(domain.item_column) if is_sequence else name] = column
+        if is_sequence and domain.time_column is not None:
+            ordered[domain.time_column] = list_array(events.indptr, domain.sequence.times_drawn(events))
+    return pa.table(ordered)
 
 
 def pandas_frame(table: pa.Table, dtypes: Mapping[str, Any]) -> "pandas.DataFrame":

@@ -174,6 +174,13 @@ class Domain:
         return next((found for field in self.fields if (found := field.as_sequence) is not None), None)
 
     @property
+    def item_column(self) -> str | None:
+        """The name of the column with the items of the sequence, by the layout or its own; None without a sequence."""
+        if self.sequence is None:
+            return None
+        return self.sequence.name if self.layout is None else self.layout.item or self.sequence.name
+
+    @property
     def time_column(self) -> str | None:
         """The name of the column with the times of the sequence, by the layout or `time`; None without times."""
         if self.layout is not None and self.layout.time is not None:

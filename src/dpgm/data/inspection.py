@@ -70,7 +70,7 @@ def inspect_file(
     options = replace(options_from(options, **keywords), assume_public_items=True, discover=False)
     files = located(path, options.member)
     drafted: Drafted | None = None
-    if options.reads_events and options.domain is None and options.stated_shape == "long":
+    if options.reads_events and options.domain is None and options.item is not None:
         options, drafted = _drafted_from_events(files, options, drop, kinds)
     guess = format_of(files[0], options).guess(files[0], options)
     options = guess.options
@@ -119,7 +119,8 @@ def _drafted_from_events(
     files: Sequence[Input], options: ReadOptions, drop: Sequence[str], kinds: Mapping[str, str] | None
 ) -> tuple[ReadOptions, Drafted]:
     """The options, with the domain drafted from rows of events, and the draft."""
-    events = EventColumns(str(options.person), str(options.item), options.time, options.period)
+    named = (options.person, str(options.item), options.time)
+    events = EventColumns(*named, options.period, options.item_separator)
     as_table = replace(options, shape="wide", item=None, time=None, period=None)
     guess = format_of(files[0], as_table).guess(files[0], as_table)
     drafted = draft_events(
@@ -131,7 +132,8 @@ def _drafted_from_events(
         kinds=kinds,
     )
     missing = (*options.missing, *(text for text, *_ in drafted.gaps))
-    return replace(options, domain=drafted.domain, period=None, missing=missing), drafted
+    shape = "long" if drafted.domain.layout.shape == "long" else "wide"  # type: ignore[union-attr]
+    return replace(options, domain=drafted.domain, shape=shape, period=None, missing=missing), drafted
 
 
 def draft_frame(

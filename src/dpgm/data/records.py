@@ -216,13 +216,14 @@ class Records:
 
     def to_arrow(self, *, rng: np.random.Generator | None = None) -> "pyarrow.Table":
         """A pyarrow table, one column per field; item sets as in the input: lists, one row per item, or 0/1 columns."""
-        from dpgm.data.decoding import shaped_table
+        from dpgm.data.decoding import event_lists_together, shaped_table
 
         layout = self.domain.layout
         shape = "basket" if layout is None else layout.shape
         if shape == "wide" and self.domain.item_set is not None and self.domain.image is not None:
             shape = "basket"
-        return shaped_table(self, shape, layout, rng=np.random.default_rng() if rng is None else rng)
+        table = shaped_table(self, shape, layout, rng=np.random.default_rng() if rng is None else rng)
+        return event_lists_together(table, self.domain)
 
     def to_pandas(self, *, rng: np.random.Generator | None = None) -> "pandas.DataFrame":
         """The table of `to_arrow` as a pandas frame; whole numbers with missing values become Int64."""
@@ -236,11 +237,17 @@ class Records:
 
         return polars_frame(self.to_arrow(rng=rng), dict(self.dtypes), self.domain)
 
-    def write(self, path: str | os.PathLike[str], *, shape: str | None = None) -> None:
-        """Write to a file in the format of its ending (see `dpgm.write_records`)."""
+    def write(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        shape: str | None = None,
+        persons: str | os.PathLike[str] | None = None,
+    ) -> None:
+        """Write to a file in the format of its ending, and attributes of persons to another (`dpgm.write_records`)."""
         from dpgm.data.writers import write_records
 
-        write_records(self, path, shape=shape)
+        write_records(self, path, shape=shape, persons=persons)
 
     def __eq__(self, other: object) -> bool:
         return (

@@ -7,7 +7,8 @@ what completes the file comes after the `yield`, so it is skipped after an error
 import gzip
 import os
 import shutil
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +21,7 @@ from dpgm.data.domain import Domain
 from dpgm.data.formats import Format, format_to_write
 from dpgm.data.formats.base import Append
 from dpgm.data.formats.written import Written
-from dpgm.data.layouts import Layout, Shape, check_shape
+from dpgm.data.layouts import Layout, Part, Shape, check_shape
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
 
@@ -34,6 +35,8 @@ class RecordWriter:
     The format follows the ending, or is the `format` given with a `stream` (such as stdout) to write to instead of a
     file. `shape` is `basket` (default for one item set), `long` or `wide`; without it, item sets are written in the
     shape of `layout`, which also names the columns. Numbers of numeric fields are drawn within their bins from `rng`.
+    Persons of the long shape are numbered from `first` on. Of a sequence, `part` is `events` or `persons` to write its
+    events, or the other columns with one row per person, alone.
 
     >>> import tempfile, os
     >>> path = os.path.join(tempfile.mkdtemp(), "visits.dat")
@@ -55,18 +58,24 @@ class RecordWriter:
         layout: Layout | None = None,
         stream: IO[bytes] | None = None,
         format: str | None = None,
+        first: int = 0,
+        part: Part = "all",
     ) -> None:
         self.path = Path(path)
         self.domain = domain
-        self.count = 0
+        self.count, self._first = 0, first
+        if part != "all" and (domain.sequence is None or len(domain.fields) == 1):
+            raise UsageError(
+                "`persons` is for events with attributes of persons, and the domain has none; leave it out."
+            )
         named = format_to_write(Path(path), format, domain)
         self._format, self._gzip = named.format, named.gzip
         self._stream = stream
         rng = np.random.default_rng() if rng is None else rng
-        chosen = _shape_for(self._format, domain, check_shape(shape), layout)
+        chosen = _shape_for(self._format, domain, check_shape(shape if part == "all" else "long"), layout)
         if domain.sequence is not None:
             self.domain = replace(domain, layout=layout)
-        self._written = Written(self.domain, chosen, layout, rng)
+        self._written = Written(self.domain, chosen, layout, rng, part)
         self._force = force
         self._stack = ExitStack()
         self._append: Append | None = None
@@ -92,7 +101,7 @@ class RecordWriter:
         records = replace(records, domain=self.domain)  # whose layout is the one to write
         size = max(1, min(_CHUNK, _DENSE_CELLS // records.width))
         for chunk in records.chunks(size):
-            self._append(chunk, self.count)
+            self._append(chunk, self._first + self.count)
             self.count += len(chunk)
 
     def __exit__(
@@ -128,6 +137,7 @@ def write_records(
     shape: str | None = None,
     rng: np.random.Generator | None = None,
     force: bool = True,
+    persons: str | os.PathLike[str] | None = None,
 ) -> None:
     """Write records to a file in the format of its ending; the file appears complete or not at all.
 
@@ -141,14 +151,43 @@ def write_records(
             `wide` otherwise.
         rng: Draws numbers within the bins of numeric fields.
         force: Replace an existing file.
+        persons: A second file, for the attributes of persons; the first has their events then.
 
     Raises:
         DiskError: the file cannot be written.
         UsageError: the format or shape does not suit the domain.
     """
     layout = records.domain.layout
-    with RecordWriter(path, records.domain, shape=shape, rng=rng, force=force, layout=layout) as writer:
-        writer.write(records)
+    with record_writers(
+        path, records.domain, shape=shape, rng=rng, force=force, layout=layout, persons=persons
+    ) as writers:
+        for writer in writers:
+            writer.write(records)
+
+
+@contextmanager
+def record_writers(
+    path: str | os.PathLike[str],
+    domain: Domain,
+    *,
+    persons: str | os.PathLike[str] | None,
+    shape: str | None,
+    rng: np.random.Generator | None = None,
+    force: bool,
+    layout: Layout | None,
+    stream: IO[bytes] | None = None,
+    format: str | None = None,
+    first: int = 0,
+) -> Iterator[list[RecordWriter]]:
+    """The writer of a file; or one of events, and one of persons in a file of their own. Both appear, or none."""
+    part: Part = "all" if persons is None else "events"
+    how: dict[str, Any] = {"rng": rng, "force": force, "layout": layout, "first": first}
+    with ExitStack() as stack:
+        events = RecordWriter(path, domain, shape=shape, stream=stream, format=format, part=part, **how)
+        writers = [stack.enter_context(events)]
+        if persons is not None:
+            writers.append(stack.enter_context(RecordWriter(persons, domain, part="persons", **how)))
+        yield writers
 
 
 def _shape_for(format: Format, domain: Domain, shape: Shape | None, layout: Layout | None) -> Shape:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpgm.arrays import Ints
+from dpgm.arrays import Floats, Ints
 from dpgm.data.records import Records
 from dpgm.data.rows import pieces_of, row_pointers
 from dpgm.kernels.sparse import SparseMatrix
@@ -112,6 +112,12 @@ class ClippedVectors:
     def query(self) -> Query:
         """One number per cell; weights keep every record within the bound."""
         return Query(self._sum, self.bound, (self.map.width,), grid=GRID / STEPS)
+
+    def energies(self, records: Records, theta: Floats) -> Floats:
+        """(n,): the parameters times what every record adds."""
+        found = self.map.vectors(records)
+        sums = np.bincount(found.rows, theta[found.cells] * found.steps, minlength=len(found))
+        return np.asarray(sums * found.weights(self.limit) * (GRID / STEPS), dtype=np.float64)
 
     def _sum(self, view: View) -> Tensor:
         total = np.zeros(self.map.width, dtype=np.int64)

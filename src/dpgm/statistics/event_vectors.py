@@ -15,6 +15,7 @@ from dpgm.data.records import Records
 from dpgm.data.rows import row_pointers
 from dpgm.mechanisms.query import Measures
 from dpgm.statistics.clipped_vectors import Vectors
+from dpgm.statistics.coded_rows import length_codes
 from dpgm.statistics.statistic import STEPS, Descriptions
 
 SEQUENCE_LENGTHS, STEP_COUNTS, STEPS_BY_LENGTH, ITEM_PAIRS = (
@@ -23,27 +24,13 @@ SEQUENCE_LENGTHS, STEP_COUNTS, STEPS_BY_LENGTH, ITEM_PAIRS = (
     "steps by length",
     "items and pairs",
 )
-NGRAMS = {order: f"{order} in a row" for order in (2, 3, 4, 5)}
-_SINGLE = 20  # lengths up to here have a bin each; longer ones share bins, whose ranges grow by a quarter
+NGRAMS = {order: f"{order} in a row" for order in (3, 4, 5)}
 
 
 def person_events(records: Records) -> Events:
     """The events of records of a domain with a sequence."""
     assert records.events is not None
     return records.events
-
-
-def length_bins(longest: int) -> Ints:
-    """The bin of every length from 0 to `longest`.
-
-    >>> length_bins(30).tolist()[19:]
-    [19, 20, 21, 21, 21, 21, 21, 22, 22, 22, 22, 22]
-    """
-    starts = [*range(min(longest, _SINGLE + 1) + 1)]
-    while starts[-1] < longest:
-        starts.append(starts[-1] + max(1, starts[-1] // 4))
-    starts = [start for start in starts if start <= longest]
-    return np.searchsorted(np.array(starts), np.arange(longest + 1), side="right").astype(np.int64) - 1
 
 
 def _one_each(cells: Ints) -> Vectors:
@@ -61,8 +48,8 @@ class SequenceLengths:
 
     @cached_property
     def bins(self) -> Ints:
-        """The bin of every length."""
-        return length_bins(self.longest)
+        """The bin of every length; the lengths after the last share its bin."""
+        return length_codes(self.longest)
 
     @property
     def width(self) -> int:
@@ -71,7 +58,8 @@ class SequenceLengths:
 
     def vectors(self, records: Records) -> Vectors:
         """1 in the bin of every person."""
-        return _one_each(self.bins[person_events(records).lengths])
+        lengths = np.minimum(person_events(records).lengths, len(self.bins) - 1)
+        return _one_each(self.bins[lengths])
 
 
 def steps_of(events: Events, items: int) -> tuple[Ints, Ints]:
@@ -88,7 +76,10 @@ def steps_of(events: Events, items: int) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True)
 class StepCounts:
-    """log2(1 + how often) for every step; with `classes`, a class for every length, plain counts for each class."""
+    """log2(1 + how often) for every step; or plain counts for each class of lengths.
+
+    Classes end before the lengths that `classes` lists, in increasing order; the last one has no end.
+    """
 
     words: ClassVar[Descriptions] = {
         STEP_COUNTS: Measures("measure", "log2(1 + how often) each item comes after each", "the bound on a norm"),
@@ -108,7 +99,7 @@ class StepCounts:
     @property
     def width(self) -> int:
         """One cell for each step and class."""
-        return (self.items + 1) ** 2 * (1 if self.classes is None else max(self.classes) + 1)
+        return (self.items + 1) ** 2 * (1 if self.classes is None else len(self.classes) + 1)
 
     def vectors(self, records: Records) -> Vectors:
         """Counts or logarithms of counts."""
@@ -116,7 +107,7 @@ class StepCounts:
         people, cells = steps_of(events, self.items)
         if self.classes is None:
             return Vectors.counted(people, cells, len(events), self.width).logarithms()
-        classes = np.array(self.classes)[events.lengths]
+        classes = np.searchsorted(self.classes, events.lengths, side="right")
         return Vectors.counted(people, classes[people] * (self.items + 1) ** 2 + cells, len(events), self.width)
 
 

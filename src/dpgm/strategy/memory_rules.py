@@ -37,6 +37,9 @@ class MemoryRules:
     baseline_position: float = 100.0
     mwem_square: float = 80.0
 
+    # Sequences: per proposal of a pool, with what it adds to all statistics.
+    proposal: float = 500.0
+
 
 MEMORY_RULES = MemoryRules()
 

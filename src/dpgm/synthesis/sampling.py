@@ -25,7 +25,7 @@ from dpgm.data.domain import Domain
 from dpgm.data.encoding import TableEncoder
 from dpgm.data.layouts import Layout
 from dpgm.data.records import Records, concatenate
-from dpgm.data.writers import RecordWriter
+from dpgm.data.writers import record_writers
 from dpgm.errors import UsageError
 from dpgm.strategy.protocol import Generator, Progress, silent
 from dpgm.synthesis.conditioning import Where, condition_generator, parse_where
@@ -256,20 +256,23 @@ def write_sample(
     progress: Progress = silent,
     stream: IO[bytes] | None = None,
     format: str | None = None,
+    persons: Path | None = None,
+    first: int = 0,
 ) -> float | None:
     """Write `count` synthetic records to a file chunk by chunk; returns `Sample.rate`.
 
-    With a `stream` (stdout) the records are written there instead, in the given `format`.
+    With a `stream` (stdout) the records are written there instead, in the given `format`. Attributes of persons with
+    events may go to a file of their own, `persons`; persons are numbered from `first` on.
     """
     validation.whole(records=count, at_least=1, at_most=MOST)
     sample = Sample(release.generator, release.domain, count, seed=seed, where=where)
     done = 0
     layout = with_layout(release.domain).layout
-    with RecordWriter(
-        path, release.domain, shape=shape, force=force, layout=layout, stream=stream, format=format
-    ) as writer:
+    how: dict[str, Any] = {"shape": shape, "force": force, "layout": layout, "stream": stream, "format": format}
+    with record_writers(path, release.domain, persons=persons, first=first, **how) as writers:
         for chunk in sample.chunks():
-            writer.write(chunk)
+            for writer in writers:
+                writer.write(chunk)
             done += len(chunk)
             progress("sample", done, count)
     sample.warn_of_rejection()

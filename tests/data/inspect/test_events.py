@@ -1,5 +1,7 @@
 """Inspection of rows of events: proposed where a table may hold them, and drafted as a sequence with attributes."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
@@ -7,7 +9,7 @@ import dpgm
 from dpgm.data.domain_file import load_domain
 from dpgm.data.inspect.events import EventColumns
 from dpgm.data.layouts import Layout
-from dpgm.errors import UsageError
+from dpgm.errors import InputError, UsageError
 
 NAMED = {"person": "card_id", "item": "station", "time": "time"}
 
@@ -97,3 +99,19 @@ def test_a_period_makes_times_of_what_orders_events(folder):
     records = dpgm.read_records(folder / "taps.csv", **options)
     assert records.domain.sequence.minutes == 31 * 1440
     assert records.columns[0].events.times is not None
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_lists_of_events_are_drafted_with_their_times(ending, tmp_path):
+    cards = dpgm.simulate_trips(60, seed=2)
+    layout = Layout("wide", None, "trips.station", "trips.at")
+    nested = replace(cards, domain=replace(cards.domain, layout=layout))
+    nested.write(tmp_path / f"x.{ending}")
+    found = dpgm.inspect_file(tmp_path / f"x.{ending}", item="trips.station", time="trips.at")
+    assert found.domain.layout == layout
+    assert (found.domain.sequence.start, found.domain.sequence.end) == ("2024-03-04", "2024-03-31")
+    assert [field.name for field in found.domain.fields] == ["card", "age", "zones", "trips.station"]
+    records = dpgm.read_records(tmp_path / f"x.{ending}", domain=replace(found.domain, origin="stated"))
+    assert records.columns[3].events.lengths.tolist() == cards.events.lengths.tolist()
+    with pytest.raises(InputError, match=r"no lists|must hold a list"):
+        dpgm.inspect_file(tmp_path / f"x.{ending}", item="age", time="trips.at")

@@ -274,3 +274,32 @@ def test_a_person_without_attributes_is_refused_where_they_are_needed(taps, tmp_
     (tmp_path / "persons.csv").write_text("card,kind\n7,x\n3,y\n9,y\n")
     records = dpgm.read_records(taps, domain=domain, persons=tmp_path / "persons.csv", **NAMED)
     assert [record.indices[0] for record in records.chunks(1)] == [0, 1, 1]
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_attributes_of_persons_are_written_to_a_file_of_their_own(ending, tmp_path):
+    cards = dpgm.simulate_trips(60, seed=8)
+    events, persons = tmp_path / f"events.{ending}", tmp_path / f"persons.{ending}"
+    cards.write(events, persons=persons)
+    again = dpgm.read_records(events, domain=cards.domain, persons=persons)
+    assert again == cards
+    read = {"csv": pd.read_csv, "parquet": pd.read_parquet, "jsonl": lambda path: pd.read_json(path, lines=True)}[
+        ending
+    ]
+    assert list(read(persons)) == ["card_id", "card", "age", "zones"]
+    assert list(read(events)) == ["card_id", "station", "time"]
+    assert len(read(persons)) == 60
+    alone = Domain((cards.domain.sequence,), layout=cards.domain.layout)
+    with pytest.raises(UsageError, match="attributes of persons, and the domain has none"):
+        dpgm.read_records(events, domain=alone).write(tmp_path / "x.csv", persons=tmp_path / "y.csv")
+    assert not (tmp_path / "x.csv").exists()
+
+
+def test_persons_of_parts_are_numbered_on(tmp_path):
+    from dpgm.data.writers import RecordWriter
+
+    cards = dpgm.simulate_trips(9, seed=8)
+    with RecordWriter(tmp_path / "x.csv", cards.domain, layout=cards.domain.layout, first=100) as writer:
+        writer.write(cards.rows(0, 4))
+        writer.write(cards.rows(4, 9))
+    assert pd.read_csv(tmp_path / "x.csv")["card_id"].unique().tolist() == list(range(100, 109))

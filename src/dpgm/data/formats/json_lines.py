@@ -21,6 +21,7 @@ from dpgm.data.formats.lines import BLOCK_BYTES, MAX_LINE, blocks_of
 from dpgm.data.formats.opening import Input, open_bytes
 from dpgm.data.formats.written import Written
 from dpgm.data.layouts import Shape
+from dpgm.data.nested import has_member, member_of
 from dpgm.data.read.declared import UTF8
 from dpgm.data.records import Records
 from dpgm.data.stream import Chunk, Readers, RowStream
@@ -82,9 +83,9 @@ class _Json(Format):
             for rows, place in self.rows(source, options):
                 objects = [as_object(row, place, at) for at, row in enumerate(rows)]
                 if unseen:
-                    unseen -= {name for row in objects for name in row}
+                    unseen -= {name for name in unseen for row in objects if has_member(row, name)}
                 columns = {
-                    name: how.read([row.get(name) for row in objects], in_column(place, name))
+                    name: how.read([member_of(row, name) for row in objects], in_column(place, name))
                     for name, how in readers.items()
                 }
                 yield Chunk(pa.table(columns), place)
@@ -110,7 +111,7 @@ class _Json(Format):
         members: dict[str, bool] = {}  # in order of first appearance, and whether they hold lists
         for row in chain(rows, *(others for others, _ in pieces)):
             if isinstance(row, dict):
-                for name, value in row.items():
+                for name, value in _named_members(row):
                     members[name] = members.get(name, False) or isinstance(value, list)
         if options.shape is None and len(lists) == 1:
             (item,) = lists
@@ -153,7 +154,7 @@ class JsonLines(_Json):
         """One object per row."""
 
         def append(records: Records, first: int) -> None:
-            rows = written.texts(records, first).to_pylist()
+            rows = written.together(written.texts(records, first)).to_pylist()
             target.write("".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows).encode())
 
         yield append
@@ -212,7 +213,8 @@ def _members(source: Input, options: "ReadOptions", shape: Shape) -> dict[str, b
         raise UsageError(f"{source}: JSON lines in the wide shape need a `domain`, which names their members.")
     if domain.item_set is not None:
         return members | {str(label): False for label in domain.item_set.items}
-    return members | {field.name: field.holds_lists for field in domain.fields}
+    called = {} if domain.sequence is None else {domain.sequence.name: options.item or domain.sequence.name}
+    return members | {called.get(field.name, field.name): field.holds_lists for field in domain.fields}
 
 
 def _decoded(stream: IO[bytes], encoding: str, file: str) -> Iterator[str]:
@@ -269,7 +271,7 @@ def _basket(options: "ReadOptions", field: str | None, row: _Value, place: Place
     if isinstance(row, list):
         return {target: row}
     if options.item is not None:
-        if options.item not in row:
+        if not has_member(row, options.item):
             raise InputError(f"{place(at)}: has no member {options.item!r}; correct the line, or `item`.")
         return row
     lists = [name for name, value in row.items() if isinstance(value, list)]
@@ -278,6 +280,16 @@ def _basket(options: "ReadOptions", field: str | None, row: _Value, place: Place
         raise InputError(f"{place(at)}: which member holds the list of items? Say so with `item`.")
     person = {} if options.person is None else {options.person: row.get(options.person)}
     return person | {target: row[name]}
+
+
+def _named_members(row: _Object) -> Iterator[tuple[str, Any]]:
+    """The members of an object; a list of objects has a list for each of theirs."""
+    for name, value in row.items():
+        objects = value if isinstance(value, list) and all(isinstance(one, dict) for one in value) else []
+        for inner in dict.fromkeys(member for one in objects for member in one):
+            yield f"{name}.{inner}", [one.get(inner) for one in objects]
+        if not objects:
+            yield name, value
 
 
 def _is_item_list(value: object) -> bool:

@@ -14,6 +14,7 @@ from dpgm.data.formats.base import Append, Format, Guess
 from dpgm.data.formats.opening import Input
 from dpgm.data.formats.written import Written
 from dpgm.data.items import flat_column
+from dpgm.data.nested import with_members
 from dpgm.data.presence import is_binary
 from dpgm.data.stream import Chunk, Readers, RowStream
 from dpgm.data.values import TEXTS, is_text, numbered
@@ -63,7 +64,7 @@ class Parquet(Format):
             size = _BATCH if options.memory is None else _SMALL_BATCH
             return _chunks(file, source, list(readers), parts, size)
 
-        stream = RowStream(str(source), schema, rows, typed=True)
+        stream = with_members(RowStream(str(source), schema, rows, typed=True))
         if not stream.names:
             raise InputError(f"{source}: holds no plain column; flatten its nested columns first.")
         return stream
@@ -87,8 +88,9 @@ class Parquet(Format):
     @contextmanager
     def writer(self, target: IO[bytes], written: Written) -> Iterator[Append]:
         """One row group per chunk."""
-        with pq.ParquetWriter(target, written.schema, compression="zstd") as writer:
-            yield lambda records, first: writer.write_table(written.table(records, first))
+        schema = written.together(written.empty).schema
+        with pq.ParquetWriter(target, schema, compression="zstd") as writer:
+            yield lambda records, first: writer.write_table(written.together(written.table(records, first)))
 
 
 def _decode_texts(batch: Any, source: Input) -> Any:

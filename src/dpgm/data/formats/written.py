@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpgm.data.decoding import shaped_table
+from dpgm.data.decoding import event_lists_together, shaped_table
 from dpgm.data.domain import Domain, Field
 from dpgm.data.items import escape_formula
-from dpgm.data.layouts import Layout, Shape
+from dpgm.data.layouts import Layout, Part, Shape
 from dpgm.data.records import Records
 
 # Cells with these characters are quoted: also all separators that a reader may guess.
@@ -31,12 +31,14 @@ class Written:
         shape: that of item sets.
         layout: how item sets were laid out in the file that was fitted, if known.
         rng: draws numbers within their bins.
+        part: which columns of events and persons.
     """
 
     domain: Domain
     shape: Shape
     layout: Layout | None
     rng: np.random.Generator
+    part: Part = "all"
 
     @property
     def has_lines(self) -> bool:
@@ -51,13 +53,22 @@ class Written:
         return self.domain.item_set is not None and self.shape == "wide" and self.domain.sequence is None
 
     @cached_property
+    def empty(self) -> pa.Table:
+        """A table without rows."""
+        return self.table(Records.from_lists([], self.domain), 0)
+
+    @property
     def schema(self) -> pa.Schema:
         """Names and types of the columns of `table`."""
-        return self.table(Records.from_lists([], self.domain), 0).schema
+        return self.empty.schema
+
+    def together(self, table: pa.Table) -> pa.Table:
+        """The table with items and their times as one list of structures, where their names say so."""
+        return event_lists_together(table, self.domain)
 
     def table(self, records: Records, first: int) -> pa.Table:
         """Records as a table of the shape; `first` is the number of the first one."""
-        return shaped_table(records, self.shape, self.layout, first=first, rng=self.rng)
+        return shaped_table(records, self.shape, self.layout, first=first, rng=self.rng, part=self.part)
 
     def texts(self, records: Records, first: int) -> pa.Table:
         """The table with the columns that text files write in their own way, such as dates in a pattern."""
@@ -83,8 +94,8 @@ class Written:
 
     def _field(self, name: str, table: pa.Table) -> Field | None:
         """The field of a column; the layout may name that of the only item set otherwise, and it is the last column."""
-        sequence, layout = self.domain.sequence, self.domain.layout
-        if sequence is not None and layout is not None and name == layout.item:
+        sequence = self.domain.sequence
+        if sequence is not None and name == self.domain.item_column:
             return sequence
         if self.domain.item_set is not None and sequence is None:
             return self.domain.item_set if name == table.column_names[-1] else None

@@ -12,12 +12,12 @@ from dpgm.arrays import AnyArray, Floats
 from dpgm.data.domain import Domain, ItemSequence, open_numbers
 from dpgm.data.inspect.drafting import Drafted, draft_table, drafted_columns
 from dpgm.data.inspect.seen import Seen
-from dpgm.data.items import flat_column
-from dpgm.data.layouts import Layout
+from dpgm.data.items import cell_lists, flat_column, is_list, list_lengths
+from dpgm.data.layouts import Layout, Shape
 from dpgm.data.number_format import SECONDS
 from dpgm.data.person_columns import named_like_persons
 from dpgm.data.stream import RowStream
-from dpgm.data.values import NumberStyle
+from dpgm.data.values import NumberStyle, in_column
 from dpgm.errors import InputError
 from dpgm.validation import counted
 
@@ -29,12 +29,16 @@ _VARIES = "differs between the rows of a person; an event has an item and a time
 
 @dataclass(frozen=True)
 class EventColumns:
-    """The columns of persons, items and times, and the public period of the times, as the curator states them."""
+    """The columns of persons, items and times, and the public period of the times, as the curator states them.
 
-    person: str
+    Without a column of persons, or if items are lists, every row is a person; `separator` is between items in texts.
+    """
+
+    person: str | None
     item: str
     time: str | None = None
     period: str | None = None
+    separator: str | None = None
 
 
 def events_in(stream: RowStream, domain: Domain) -> EventColumns | None:
@@ -66,22 +70,29 @@ def draft_events(
     `open_stream` opens the rows, which are read twice.
     """
     stream, kinds = open_stream(), dict(kinds or {})
-    for option in ("person", "item", *(["time"] if events.time else [])):
-        stream.required(getattr(events, option), option)
+    named = {"person": events.person, "item": events.item, "time": events.time}
+    own = [stream.required(name, option) for option, name in named.items() if name is not None]
+    in_lists = events.person is None or events.item in stream.lists
     times = None if events.time is None else Seen(events.time, missing, numbers)
-    judged = _Rows(stream, events.person, times)
-    own = (events.person, events.item, events.time)
-    free = [name for name in stream.names if name not in (*own, *drop, *kinds)]
-    varying = [name for name in free if not judged.is_constant(name)]
+    varying = []
+    if in_lists:
+        longest = _longest_list(stream, events, times)
+    else:
+        judged = _Rows(stream, str(events.person), times)
+        longest = judged.longest
+        free = [name for name in stream.names if name not in (*own, *drop, *kinds)]
+        varying = [name for name in free if not judged.is_constant(name)]
     left = [name for name in (*drop, *varying, events.time) if name is not None]
     kinds[events.item] = "sequence"
     drafted = draft_table(open_stream(), events.person, missing, numbers, drop=left, kinds=kinds)
-    sequence, told = _sequence(events, times, judged.longest)
+    sequence, told = _sequence(events, times, longest)
     fields = [sequence if one.name == events.item else one for one in drafted.domain.columns]
+    fields = [one for one in fields if one.name not in left and (in_lists or one.name != events.person)]
+    shape: Shape = "wide" if sum(one.is_read for one in fields) > 1 else "basket"
     domain = Domain.of_columns(
-        [one for one in fields if one.name not in (events.person, *left)],
+        fields,
         missing_texts=drafted.domain.missing_texts,
-        layout=Layout("long", *own),
+        layout=Layout(shape, None, events.item, events.time) if in_lists else Layout("long", *named.values()),
         origin="drafted" if sequence.time and events.period is None else "judged",
     )
     others = [(name, why) for name, why in drafted.left_out if name not in (*own, *varying)]
@@ -91,6 +102,28 @@ def draft_events(
         confirm=(*told, *(line for line in drafted.confirm if not line.startswith(f"{events.item}: "))),
         left_out=(*others, *((name, _VARIES) for name in varying)),
     )
+
+
+def _longest_list(stream: RowStream, events: EventColumns, times: Seen | None) -> int:
+    """The most items in a list; `times` sees all lists of times."""
+    longest = 0
+    for chunk in stream.read(drafted_columns(stream)):
+        for name in (events.item, events.time):
+            if name is None:
+                continue
+            column = flat_column(chunk.table, name)
+            if pa.types.is_string(column.type):
+                column = cell_lists(column, events.separator, in_column(chunk.place, name))
+            if not is_list(column.type):
+                raise InputError(
+                    f"{stream.name}: the column {name!r} holds no lists; name `person` if rows are events."
+                )
+            longest = max(longest, int(list_lengths(column).max(initial=0)))
+            if times is not None and name == times.name:
+                times.update(pc.list_flatten(column), chunk.place)
+    if times is not None:
+        times.settle()
+    return longest
 
 
 def _sequence(events: EventColumns, times: Seen | None, longest: int) -> tuple[ItemSequence, tuple[str, ...]]:

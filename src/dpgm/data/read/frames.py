@@ -17,6 +17,7 @@ from dpgm.data.domain import Domain
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.formats.matrices import matrix_stream
 from dpgm.data.layouts import Layout, Shape, Source
+from dpgm.data.nested import with_members
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.read.pandas_columns import converted, type_of
 from dpgm.data.read.readers import domain_of_schema, warn_of_persons
@@ -312,7 +313,7 @@ def frame_stream(data: Any) -> RowStream:
         for start in range(0, table.num_rows, _CHUNK):
             yield Chunk(table.slice(start, _CHUNK), numbered("row", numbers[start:]))
 
-    return RowStream("the frame", frame_schema(data), rows, typed=True, noun="frame")
+    return with_members(RowStream("the frame", frame_schema(data), rows, typed=True, noun="frame"))
 
 
 def _decoded(column: Any) -> Any:

@@ -1,0 +1,107 @@
+"""Every tuned number of the sequences family, with its unit, its reason and where it was measured.
+
+The numbers are public: they depend on no row, are kept in the plan and printed by `dpgm plan --rules`. "Measured" means
+chosen on subsets of msnbc (30,000 and all people) and on simulated cards, and checked on fresh seeds
+(docs/how/sequences.md). "By hand" means without an experiment.
+"""
+
+from dataclasses import dataclass, field
+
+from dpgm.strategy.settings import FamilySettings
+from dpgm.tilting.rules import TILT_RULES, TiltRules
+
+# Not tuned: limits on what an untrusted release may hold.
+MOST_CHAINS = 10_000
+LARGEST_LIMIT = 100_000_000
+
+LARGEST_THETA = 1e6
+
+
+@dataclass(frozen=True)
+class MeasureRules:
+    """What is measured, with which share of the budget (parts of mu²)."""
+
+    # Shares of the statistics of chains. Measured.
+    lengths: float = 0.05
+    steps: float = 0.30
+    steps_by_length: float = 0.15
+    pairs: float = 0.08
+    runs: tuple[float, ...] = (0.20, 0.11, 0.11)  # of 3, 4, 5 items
+    # Classes of lengths, which have about equally many events: short, usual and long sequences differ. Measured.
+    length_classes: int = 3
+    # Runs are counted if the pool has more of them than this many standard deviations of the noise; at most so many.
+    # Measured.
+    run_noise: float = 0.5
+    most_runs: int = 4000
+    # People are scaled down so that this share of all events is theirs: (this / (N mu))^power, at most `most_scaled`.
+    # Many people allow little noise, so that long sequences can count in full. Measured: the best bounds for 30,000 and
+    # for a million people.
+    scaled: float = 2200.0
+    scaled_power: float = 2 / 3
+    most_scaled: float = 0.5
+
+
+@dataclass(frozen=True)
+class MixtureRules:
+    """How components are fitted to a weighted pool."""
+
+    # Number of components, and iterations of EM. Measured: more than 100 did not help.
+    components: int = 80
+    iterations: int = 15
+    # Random records that a component starts from.
+    seeds: int = 5
+    # A chain's first rows: no item has less than this share of an equal one. By hand.
+    floor: float = 0.001
+    # The law of all people counts in each component as much as so many draws in each group.
+    shrink: float = 5.0
+
+
+@dataclass(frozen=True)
+class PoolRules:
+    """How many sequences are drawn, and how they are reweighted."""
+
+    # Sequences with equally likely items, on which the first bound is chosen. By hand.
+    first: int = 20_000
+    # Sequences of the last pool, and of earlier ones: this multiple of the number of people, within limits.
+    proposals: float = 3.0
+    proposals_before: float = 1.0
+    least: int = 1_000_000
+    least_before: int = 300_000
+    most: int = 3_000_000
+    # Parameters have a normal prior of precision `precision` (1 + people / proposals), since a pool is random as well,
+    # and another one of standard deviation `spread` per share of the people. Measured.
+    precision: float = 30.0
+    spread: float = 1.0
+    least_variance: float = 0.01
+    tilt: TiltRules = TILT_RULES
+
+
+@dataclass(frozen=True)
+class DrawRules:
+    """How samples are drawn."""
+
+    # Proposals per sequence of a sample, and the fewest.
+    proposals: int = 4
+    least: int = 4096
+    # No proposal weighs more than the sequence of the pool at this quantile of the total weight. Measured.
+    ceiling: float = 0.999
+
+
+@dataclass(frozen=True)
+class SequenceRules:
+    """All rules of the family."""
+
+    measure: MeasureRules = field(default_factory=MeasureRules)
+    mixture: MixtureRules = field(default_factory=MixtureRules)
+    pool: PoolRules = field(default_factory=PoolRules)
+    draw: DrawRules = field(default_factory=DrawRules)
+
+
+SEQUENCE_RULES = SequenceRules()
+
+
+@dataclass(frozen=True)
+class SequenceSettings(FamilySettings):
+    """The tuned numbers."""
+
+    rules: SequenceRules = SEQUENCE_RULES
