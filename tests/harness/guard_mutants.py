@@ -83,7 +83,9 @@ def noticed(source: str) -> bool:
                 spec.loader.exec_module(module)
             import pytest
 
-            code = pytest.main(["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--assert=plain", "--no-header", str(TESTS)])
+            code = pytest.main(
+                ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--assert=plain", "--no-header", str(TESTS)]
+            )
     except BaseException:
         code = 9
     os._exit(int(code))
