@@ -18,6 +18,7 @@ from dpgm.data.domain import Domain
 from dpgm.data.formats import Guess, format_of, located
 from dpgm.data.formats.opening import Input
 from dpgm.data.inspect.drafting import drafted_columns
+from dpgm.data.inspect.hints import joining_mark, written_like_numbers
 from dpgm.data.items import KnownItems
 from dpgm.data.layouts import Layout
 from dpgm.data.read.declared import Paths
@@ -226,7 +227,10 @@ def _tables(files: Sequence[Input], synthetic: Paths, guess: Guess) -> Inputs:
     first = _table_alone(files, guess)
     attempts = (ReadOptions(), of_another_file(options))
     second = _matching(synthetic, first.column_names, 1, attempts, _guessed_table)
-    return inputs_of(*_with_plain_numbers(first, second, options), notes=notes)
+    marks = _list_columns(first, options)
+    in_both = {name: mark for name, mark in marks.items() if name in second.column_names}
+    lists = _as_lists(first, marks), _as_lists(second, in_both)
+    return inputs_of(*_with_plain_numbers(*lists, options), notes=notes)
 
 
 def _table_alone(files: Sequence[Input], guess: Guess) -> pa.Table:
@@ -278,6 +282,20 @@ def _matching(
         if len({*names} & {*table.column_names}) >= at_least:
             return table
     return read(located(path, second.member), second)
+
+
+def _list_columns(table: pa.Table, options: ReadOptions) -> dict[str, str | None]:
+    """The columns of texts whose cells hold several items each, and what stands between these; None: JSON lists."""
+    found: dict[str, str | None] = {}
+    for name in table.column_names:
+        if not pa.types.is_string(table.column(name).type):
+            continue
+        cells = {cell for cell in table.column(name).unique().to_pylist() if cell and cell.strip()}
+        if cells and all(cell.strip().startswith("[") and cell.strip().endswith("]") for cell in cells):
+            found[name] = None
+        elif not written_like_numbers(cells) and (mark := joining_mark(cells, options.item_separator)):
+            found[name] = mark
+    return found
 
 
 def _as_lists(table: pa.Table, separators: dict[str, str | None]) -> pa.Table:

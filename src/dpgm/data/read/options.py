@@ -58,11 +58,13 @@ class ReadOptions(DeclaredOptions):
             self._take_layout(domain.layout)
         if self.item_separator is None and domain is not None and domain.item_set is not None:
             object.__setattr__(self, "item_separator", domain.item_set.separator)
-        object.__setattr__(self, "domain", domain)
         if isinstance(self.missing, str) or not all(isinstance(text, str) for text in self.missing):
             raise UsageError("`missing` must be a list of texts that stand for a missing value.")
         stated = () if domain is None else domain.missing_texts
         object.__setattr__(self, "missing", tuple(dict.fromkeys((*self.missing, *stated))))
+        if domain is not None and self.missing != stated:  # a comparison with the release reads the file alike
+            domain = replace(domain, missing_texts=tuple(text for text in self.missing if text.strip()))
+        object.__setattr__(self, "domain", domain)
         check_shape(self.shape)
         if self.format is not None:
             format_named(self.format)
