@@ -39,24 +39,24 @@ __all__ = [
     "format_of",
     "format_to_write",
     "located",
+    "media_type_of",
     "parts_of",
 ]
 
 FORMATS: tuple[Format, ...] = (
-    Parquet("parquet", (".parquet",), (".pq",)),
-    Delimited(
-        "csv", (".csv",), (".data", ".test")
-    ),  # the last two are the UCI archive's names for comma-separated text
-    Delimited("tsv", (".tsv",), separator="\t"),
-    JsonLines("jsonl", (".jsonl",), (".ndjson",)),
-    JsonArray("json", (".json",)),
-    Workbook("xlsx", (".xlsx",)),
-    ItemLines("fimi", (".dat",)),
+    Parquet("parquet", (".parquet",), (".pq",), "application/vnd.apache.parquet"),
+    # .data and .test are the UCI archive's names for comma-separated text.
+    Delimited("csv", (".csv",), (".data", ".test"), "text/csv"),
+    Delimited("tsv", (".tsv",), (), "text/tab-separated-values", separator="\t"),
+    JsonLines("jsonl", (".jsonl",), (".ndjson",), "application/jsonlines"),
+    JsonArray("json", (".json",), (), "application/json"),
+    Workbook("xlsx", (".xlsx",), (), "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"),
+    ItemLines("fimi", (".dat",), (), "text/plain"),
     Npz("npz", (".npz",)),
     Npy("npy", (".npy",)),
     Idx("idx", (".idx", "-ubyte")),
     PictureFolder("png", (), (".png",)),
-    Sqlite("sqlite", (".sqlite",), (".sqlite3", ".db", ".db3")),
+    Sqlite("sqlite", (".sqlite",), (".sqlite3", ".db", ".db3"), "application/vnd.sqlite3"),
     DuckDb("duckdb", (".duckdb",)),
 )
 _ANYTHING_ELSE = "csv"  # what data without a name are that begin like no other format
@@ -97,6 +97,16 @@ def by_ending(path: str | os.PathLike[str], stated: str | None = None) -> Named 
         if stem.endswith((*one.endings, *one.other_endings)) and not (gzipped and one.packed):
             return Named(one, gzipped)
     return None
+
+
+def media_type_of(path: str | os.PathLike[str]) -> str:
+    """What the web calls files with this ending.
+
+    >>> media_type_of("people.csv"), media_type_of("people.zip")
+    ('text/csv', 'application/octet-stream')
+    """
+    named = by_ending(path)
+    return Format.media_type if named is None or named.gzip else named.format.media_type
 
 
 def format_of(source: Input, options: "ReadOptions") -> Format:

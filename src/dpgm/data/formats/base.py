@@ -53,6 +53,8 @@ class Guess:
 class Format:
     """A file format: its name, and the endings by which it is known; `other_endings` are not named in messages.
 
+    `media_type` is what the web calls its files.
+
     Class attributes:
         has: what its files have that options may need, of the keys of `NEEDS`.
         only_shape: the shape of item sets, if the format has no other.
@@ -64,6 +66,7 @@ class Format:
     name: str
     endings: tuple[str, ...]
     other_endings: tuple[str, ...] = ()
+    media_type: str = "application/octet-stream"
 
     has: ClassVar[frozenset[str]] = frozenset({"columns", "written numbers"})
     only_shape: ClassVar[Shape | None] = None

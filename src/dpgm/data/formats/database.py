@@ -1,4 +1,4 @@
-"""`Database`: what all databases share. A subclass opens a `Session`, which is asked for a schema and then for rows.
+"""`Database`: what all databases share. A subclass opens a `OpenDatabase`, which is asked for a schema and then for rows.
 
 Columns have the types that the database states, never types seen in rows: what a row is read as depends on that row.
 A query is read as a subquery, so it cannot change anything, and the session may only read.
@@ -27,7 +27,7 @@ _LISTED = 12  # tables in a message
 CHANGED = "the columns changed while the rows were read; run again when nobody changes the table."
 
 
-class Session(Protocol):
+class OpenDatabase(Protocol):
     """A database that is open for reading."""
 
     def tables(self) -> Mapping[str, str]:
@@ -48,7 +48,7 @@ class Database(Typed):
 
     has: ClassVar[frozenset[str]] = frozenset({"columns", "queries", "sheets"})
 
-    def session(self, source: Input) -> AbstractContextManager[Session]:
+    def session(self, source: Input) -> AbstractContextManager[OpenDatabase]:
         """Opens a database for reading."""
         raise NotImplementedError
 
@@ -75,7 +75,7 @@ class Database(Typed):
         return with_members(RowStream(str(source), schema, rows, typed=True, noun="table or query"))
 
 
-def _query(session: Session, source: Input, options: "ReadOptions") -> str:
+def _query(session: OpenDatabase, source: Input, options: "ReadOptions") -> str:
     """The query whose rows are read."""
     if options.query is not None:
         return options.query.strip().rstrip(";").rstrip()

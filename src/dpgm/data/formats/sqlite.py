@@ -10,7 +10,6 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from typing import Any
-from urllib.request import pathname2url
 
 import pyarrow as pa
 
@@ -102,7 +101,7 @@ class Sqlite(Database):
     def session(self, source: Input) -> Iterator["SqliteSession"]:
         """Opens the file for reading alone."""
         with faults(source, sqlite3.Error, _why):
-            address = f"file:{pathname2url(str(source.path.absolute()))}?mode=ro"
+            address = f"{source.path.absolute().as_uri()}?mode=ro"
             with closing(sqlite3.connect(address, uri=True)) as connection:
                 yield SqliteSession(connection)
 
