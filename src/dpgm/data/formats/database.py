@@ -1,4 +1,4 @@
-"""`Database`: what all databases share. A subclass opens a `OpenDatabase`, which is asked for a schema and then for rows.
+"""`Database`: what all databases share. A subclass opens a database, which is asked for a schema and then for rows.
 
 Columns have the types that the database states, never types seen in rows: what a row is read as depends on that row.
 A query is read as a subquery, so it cannot change anything, and the session may only read.
