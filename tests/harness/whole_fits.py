@@ -48,7 +48,7 @@ from dpgm.synthesis import books, checkpoint
 from dpgm.synthesis.plan import Plan, make_plan
 from dpgm.synthesis.strategies import strategy_of
 from dpgm.testing.noise_law import integer_scores
-from synthesis_data import CLICKS, FEW_CHAINS, FEW_SAMPLES, IMAGES, SETS, SHORT, TABLE, some_records
+from synthesis_data import CLICKS, FEW_CHAINS, FEW_SAMPLES, IMAGES, SETS, SHORT, TABLE, TRAVELLERS, some_records
 
 EMBEDDING = replace(IMAGE_RULES.embedding, features=60)
 PICTURES = ImageSettings(
@@ -213,6 +213,7 @@ FITS: dict[str, WholeFit] = {
     "rbm": WholeFit("rbm", SETS, 20.0),
     "images": WholeFit("image", IMAGES, 5.0),
     "sequences": WholeFit("sequences", CLICKS, 20.0),
+    "sequences, persons": WholeFit("sequences", TRAVELLERS, 20.0),
     "independent": WholeFit("independent", TABLE, 5.0),
     "mwem": WholeFit("mwem", SETS, 5.0),
 }
