@@ -8,7 +8,7 @@ tell the two apart from how often the synthetic records hold the odd record's it
 table and the figure show the area under the ROC curve on fresh fits: 0.5 is guessing, 1 is certainty, and no attack on
 an epsilon-private release can expect more than e^epsilon / (1 + e^epsilon) (and a delta, which is 1/1000 here). Without
 noise the attack must succeed; otherwise its failure under noise would mean nothing. FILE is a public set of items:
-UCI's msweb log, or one record per line, items separated by blanks. `--figures docs/security/attacks.json` keeps what
+UCI's msweb log, or one record per line, items separated by blanks. `--figures tools/figures/attacks.json` keeps what
 was found for `tools/security.py`.
 """
 

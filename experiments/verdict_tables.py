@@ -1,4 +1,4 @@
-"""Tables on which the verdict is tried: a clinic with lists of codes, a survey and a shop made here, public ones."""
+"""Tables on which the verdict is tried: a clinic with lists of codes, a survey, a shop, loans; and public ones."""
 
 import csv
 import gzip
@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 from data_folder import DATA
+from table_data import FOLDER
 
 WARDS = ("heart", "bone", "eye", "skin", "lung", "birth", "ENT children", "burns")
 CODES = tuple(f"{letter}{number}" for letter in "ABCDEFGH" for number in range(10, 15))
@@ -83,7 +84,7 @@ def shop(count: int, seed: int) -> pd.DataFrame:
     """Orders: weekdays and seasons, prices by category, totals, discounts with spikes, and baskets."""
     rng = np.random.default_rng([seed, 3])
     day = pd.Timestamp("2022-01-01") + pd.to_timedelta(rng.integers(0, 730, 3 * count), unit="D")
-    weight = np.where(day.dayofweek == 6, 0.2, 1) * (1 + 0.6 * np.isin(day.month, (11, 12)))
+    weight = np.where(day.dayofweek == 6, 0.2, 1) * (1 + 1.2 * np.isin(day.month, (11, 12)))
     ordered = pd.DatetimeIndex(rng.choice(day, count, replace=False, p=weight / weight.sum()))
     country = rng.choice(["DE", "AT", "CH", "LI", "IT"], count, p=[0.6, 0.2, 0.14, 0.02, 0.04])
     kind = rng.choice(["book", "toy", "tool", "coat"], count, p=[0.4, 0.3, 0.2, 0.1])
@@ -124,6 +125,63 @@ def shop(count: int, seed: int) -> pd.DataFrame:
     )
 
 
+TOWNS = {"Aachen": "052", "Bonn": "053", "Dresden": "010", "Hof": "095", "Halle": "061", "Kiel": "241"}
+
+
+def loans(count: int, seed: int) -> pd.DataFrame:
+    """Loans: parts that add up, a rate that grows with time, postcodes with leading zeros, office hours, paydays."""
+    rng = np.random.default_rng([seed, 5])
+    day = rng.integers(0, 1000, 4 * count)
+    date = pd.Timestamp("2019-03-01") + pd.to_timedelta(day, unit="D")
+    weight = np.where(date.dayofweek > 4, 0.05, 1) * np.where(np.isin(date.day, (1, 15)), 4, 1)
+    chosen = rng.choice(len(day), count, replace=False, p=weight / weight.sum())
+    hour = np.clip(rng.choice([10.5, 15.5], count, p=[0.6, 0.4]) + 1.3 * rng.normal(size=count), 8, 18)
+    opened = date[chosen] + pd.to_timedelta((hour * 60).round(), unit="m")
+    age = np.clip(43 + 14 * rng.normal(size=count), 18, 90).astype(int)
+    town = rng.choice(len(TOWNS), count, p=[0.3, 0.25, 0.2, 0.05, 0.12, 0.08])
+    street = rng.integers(0, 12, count)
+    heads = list(TOWNS.values())
+    postcode = [f"{heads[at]}{one:02d}" for at, one in zip(town, street, strict=True)]
+    income = np.exp(7.8 + 0.01 * np.minimum(age, 60) + 0.5 * rng.normal(size=count))
+    income = np.where(rng.random(count) < 0.7, (income / 500).round() * 500 + 500, income.round())
+    amount = (income * rng.gamma(2, 1.5, count) / 100).round() * 100 + 500
+    months = rng.choice([12, 24, 36, 48, 60], count, p=[0.2, 0.3, 0.25, 0.15, 0.1])
+    rate = (2 + day[chosen] / 250 + 0.4 * rng.normal(size=count) + (age < 25)).round(2)
+    fee, insurance = (amount * 0.01).round(2), np.where(rng.random(count) < 0.4, (amount * 0.02).round(2), 0.0)
+    married = rng.random(count) < 0.55
+    online = rng.random(count) < np.where(age < 40, 0.7, 0.2)
+    strict = rng.random(count) < 0.5
+    risk = 0.05 + 0.25 * (online ^ strict)
+    score = 600 - 150 * risk + np.where(online, 15, 60) * rng.normal(size=count)
+    late = rng.poisson(3 * risk)
+    return pd.DataFrame(
+        {
+            "opened": opened,
+            "closed": opened.normalize()
+            + pd.to_timedelta(months * 30 - rng.geometric(0.01, count) % 300, unit="D"),
+            "postcode": postcode,
+            "town": np.array(list(TOWNS))[town],
+            "age": age,
+            "born": opened.year - age - (rng.random(count) < 0.5),
+            "income": income.astype(int),
+            "amount": amount,
+            "fee": fee,
+            "insurance": insurance,
+            "total": (amount + fee + insurance).round(2),
+            "months": months,
+            "rate": rate,
+            "online": np.where(online, "online", "branch"),
+            "check": np.where(strict, "strict", "light"),
+            "score": score.round(),
+            "late": late,
+            "partner": np.where(
+                married, rng.choice(["employed", "retired", "home"], count, p=[0.6, 0.2, 0.2]), None
+            ),
+            "partner_income": np.where(married, (2000 * rng.gamma(3, 0.4, count)).round(), np.nan),
+        }
+    )
+
+
 def adult(count: int, seed: int) -> pd.DataFrame:
     """Rows of the census data without repetition; an odd seed draws from the half that the even one below leaves."""
     names = [
@@ -148,6 +206,19 @@ def bank(count: int, seed: int) -> pd.DataFrame:
     return _half(pd.read_csv(io.StringIO(text), sep=";"), count, seed)
 
 
+def diamonds(count: int, seed: int) -> pd.DataFrame:
+    """Diamonds with their prices, drawn like the rows of `adult`."""
+    return _half(pd.read_csv(FOLDER / "diamonds.csv"), count, seed)
+
+
+def acs(count: int, seed: int) -> pd.DataFrame:
+    """People of the American Community Survey, drawn like the rows of `adult`; N stands for "does not apply"."""
+    frame = pd.read_csv(FOLDER / "national2019.csv", dtype=str)
+    for name in ("AGEP", "NOC", "NPF", "DENSITY", "PINCP", "POVPIP", "PWGTP", "WGTP"):
+        frame[name] = pd.to_numeric(frame[name], errors="coerce")
+    return _half(frame, count, seed)
+
+
 def _half(frame: pd.DataFrame, count: int, seed: int) -> pd.DataFrame:
     order = np.random.default_rng([seed // 2, 4]).permutation(len(frame))
     half = order[seed % 2 :: 2]
@@ -160,4 +231,7 @@ TABLES: dict[str, Callable[[int, int], pd.DataFrame]] = {
     "shop": shop,
     "adult": adult,
     "bank": bank,
+    "diamonds": diamonds,
+    "acs": acs,
+    "loans": loans,
 }

@@ -78,7 +78,7 @@ INSIDE = {
     "evaluation/copies.py": {11400714819323198485: "hash"},
     "evaluation/chance.py": {14: "purpose of a stream of draws"},
     "evaluation/raw_columns.py": {13: "purpose of a stream of draws", 1e15: "whole numbers that doubles hold"},
-    "evaluation/sentences.py": {9.95: "rounded to two digits it is 10"},
+    "evaluation/words.py": {9.95: "rounded to two digits it is 10"},
     "evaluation/counting_queries.py": {40: "characters of an item in a message"},
     "mechanisms/gaussian.py": {13: "bits"},
     "mechanisms/normals.py": None,  # coefficients of logarithm, sine and cosine

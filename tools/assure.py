@@ -1,6 +1,6 @@
 """The long runs that attack what `dpgm` promises: `make assure`, or `make assure RUNS="audit proofs"` for some.
 
-Each leaves its figures in docs/security/; the last, `security`, runs the tests behind every promise and writes the
+Each leaves its figures in tools/figures/; the last, `security`, runs the tests behind every promise and writes the
 tables of SECURITY.md and docs/guarantee.md.
 """
 
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-FIGURES = "docs/security"
+FIGURES = "tools/figures"
 PYTHON = sys.executable
 
 # name -> what it does, and its commands

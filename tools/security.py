@@ -4,7 +4,7 @@
     python tools/security.py --no-run   only gather figures that are on file
 
 Tests that take seconds are run here. What takes minutes or hours has a command of its own (`make assure RUNS=fuzz`,
-`audit`, ...) that leaves a small JSON file in docs/security/. Such a file may carry a key `promises`:
+`audit`, ...) that leaves a small JSON file in tools/figures/. Such a file may carry a key `promises`:
 
     {"promises": {"P12": {"figure": "100,002 mutated releases: 0 crashes", "met": true}}, ...}
 
@@ -23,7 +23,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).parent.parent
-FIGURES = ROOT / "docs" / "security"
+FIGURES = ROOT / "tools" / "figures"
 PAGES = (ROOT / "SECURITY.md", ROOT / "docs" / "guarantee.md")
 BEGIN, END = "<!-- figures: begin, written by `make assure` -->", "<!-- figures: end -->"
 TESTS_FILE = "tests.json"
@@ -166,7 +166,7 @@ MAKE = {
     "release_fuzz.json": "make assure RUNS=fuzz",
     "reader_fuzz.json": "make assure RUNS=fuzz",
     "metamorphic.json": "make assure RUNS=metamorphic",
-    "attacks.json": "python experiments/attacks.py --data FILE --figures docs/security/attacks.json",
+    "attacks.json": "python experiments/attacks.py --data FILE --figures tools/figures/attacks.json",
     "mutants.json": "make assure RUNS=mutants",
 }
 
@@ -302,13 +302,13 @@ def figures_of(promise: Promise, folder: Path, results: Mapping[str, Mapping[str
     for name in promise.files:
         path = folder / name
         if not path.is_file():
-            found.append(Figure(f"missing: docs/security/{name} (`{MAKE[name]}`)", False))
+            found.append(Figure(f"missing: tools/figures/{name} (`{MAKE[name]}`)", False))
             continue
         try:
             figure = figure_of(promise.number, name, json.loads(path.read_text("utf-8")))
         except (ValueError, KeyError, TypeError, AttributeError):
             figure = None
-        found.append(figure or Figure(f"docs/security/{name} says nothing about it", False))
+        found.append(figure or Figure(f"tools/figures/{name} says nothing about it", False))
     return [figure for figure in found if figure is not None]
 
 

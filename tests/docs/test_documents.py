@@ -189,9 +189,7 @@ def is_code_there(path, name):
     return found is not None
 
 
-@pytest.mark.parametrize(
-    "page", [*sorted(DOCS.glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name
-)
+@pytest.mark.parametrize("page", [*sorted(DOCS.glob("*.md")), ROOT / "README.md"], ids=lambda page: page.name)
 def test_the_code_that_a_page_names_is_there(page):
     assert [named for named in code_named_in(page.read_text()) if not is_code_there(*named)] == []
 

@@ -61,7 +61,7 @@ def test_combinations_of_no_real_row_are_counted():
     fake.loc[(fake.smokes == "no") & (fake.index % 20 == 0), "cigarettes"] = 5.0
     found = [one for one in judge(fake).findings if one.kind == "impossible"]
     assert found
-    assert 100 < found[0].numbers["impossible_rows"] < 200
+    assert 100 < found[0].numbers["synthetic_rows"] * found[0].numbers["synthetic"] < 200
 
 
 @pytest.mark.parametrize("seed", range(1, 6))

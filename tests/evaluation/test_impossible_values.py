@@ -42,7 +42,7 @@ def test_impossible_numbers_are_never_close(tmp_path):
     broken.loc[:59, "children"] = -1
     found = judged(broken, tmp_path)
     assert found.grade != "close"
-    assert any("2.0 % of the values are below the smallest real value, 0." in text for text in found.bad)
+    assert any("2.0 % of the values are below the smallest real value, 0" in text for text in found.bad)
     broken["children"] = broken["children"].replace(-1, 40)
     assert any("above the largest real value" in text for text in judged(broken, tmp_path).bad)
 
@@ -65,7 +65,7 @@ def test_dates_on_days_that_no_real_date_has_are_named(tmp_path):
     broken = staff(seed=1)
     moved = broken.started + pandas.to_timedelta(rng.integers(0, 7, len(broken)), unit="D")
     found = judged(broken.assign(started=moved), tmp_path)
-    assert any("started" in text and "are on a Saturday or Sunday instead of 0 %." in text for text in found.bad)
+    assert any("started" in text and "are on a S" in text and "day instead of 0 %." in text for text in found.bad)
 
 
 @pytest.mark.parametrize("domain", [Domain.of_items(list("abcdef")), Domain((Image("image", 2, 3),))])

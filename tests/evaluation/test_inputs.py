@@ -109,23 +109,21 @@ def test_columns_that_are_out_of_order_are_named_with_the_rule_that_keeps_their_
         {name: np.random.default_rng(at).permutation(column) for at, (name, column) in enumerate(stays(1).items())}
     )
     made = evaluate(stays(), shuffled)
-    assert [(order.first, order.last) for order in made.relations.orders] == [
-        ("admitted", "discharged"),
-        ("net", "total"),
-    ]
+    found = {(one.rule, one.columns) for one in made.relations.rows.rules}
+    assert found == {("order_of_dates", ("admitted", "discharged")), ("order_of_numbers", ("net", "total"))}
     text = str(made)
     assert "admitted is later than discharged in 4" in text
     assert "`after: admitted` in the line of discharged" in text
     assert "`net <= total` under `constraints`" in text
-    assert json.loads(made.to_json())["relations"]["orders"][0]["real"] == 0
+    assert json.loads(made.to_json())["relations"]["rows"]["rules"][0]["real"] == 0
 
 
 def test_a_few_errors_in_the_real_rows_do_not_hide_an_order():
     real, synthetic = stays(), stays(1)
     real.loc[0, "discharged"] = pandas.Timestamp("2019-01-01")
-    assert evaluate(real, synthetic).relations.orders == ()
+    assert evaluate(real, synthetic).relations.rows.rules == ()
     shuffled = synthetic.discharged.sample(frac=1, random_state=0).to_numpy()
-    assert evaluate(real, synthetic.assign(discharged=shuffled)).relations.orders
+    assert evaluate(real, synthetic.assign(discharged=shuffled)).relations.rows.rules
 
 
 def test_numbers_of_other_meaning_get_no_rule_about_their_order():
@@ -136,4 +134,4 @@ def test_numbers_of_other_meaning_get_no_rule_about_their_order():
         {"employed": employed, "Q25": grade, "km": rng.integers(0, 90, 600), "year": 2000 + grade}
     )
     synthetic = real.assign(Q25=np.where(rng.random(600) < 0.2, 0, grade), year=rng.integers(0, 3000, 600))
-    assert evaluate(real, synthetic).relations.orders == ()
+    assert evaluate(real, synthetic).relations.rows.rules == ()

@@ -17,10 +17,8 @@ from dpgm.cli.app import run
 from dpgm.data.domain import Categorical, Domain, Numeric
 from dpgm.data.domain_file import load_domain, save_domain
 from dpgm.data.read.readers import read_records
-from dpgm.evaluation.column_checks import column_faults, columns_off
-from dpgm.evaluation.column_metrics import compare_column, correlations
 from dpgm.evaluation.evaluate import evaluate
-from dpgm.evaluation.raw_columns import raw_columns
+from dpgm.evaluation.row_checks import column_faults, columns_off
 from dpgm.evaluation.verdict import verdict
 from dpgm.mechanisms.randomness import SeededRandomness
 from public_data import DATA
@@ -124,7 +122,7 @@ def test_a_new_sample_is_close():
 def test_figures_of_a_column_are_those_of_numpy():
     real = pandas.DataFrame({"x": [0.0, 0.0, 0.0, 1.0, 2.0, None, None, 10.0]})
     synthetic = pandas.DataFrame({"x": [0.0, 1.0, 1.0, 3.0, None, 4.0]})
-    column = compare_column(raw_columns(*map(pa.Table.from_pandas, (real, synthetic))).columns[0])
+    column = evaluate(real, synthetic).columns[0]
     values = real.x.dropna().to_numpy()
     assert column.real.missing == pytest.approx(0.25)
     assert column.synthetic.missing == pytest.approx(1 / 6)
@@ -135,19 +133,6 @@ def test_figures_of_a_column_are_those_of_numpy():
     from scipy.stats import ks_2samp
 
     assert column.distance == pytest.approx(ks_2samp(values, synthetic.x.dropna()).statistic)
-
-
-def test_correlations_are_those_of_pandas_with_and_without_gaps():
-    rng = np.random.default_rng(0)
-    frame = pandas.DataFrame(rng.normal(size=(300, 3)), columns=["a", "b", "c"])
-    frame["c"] = np.exp(frame.a) + frame.c / 5
-    for gaps in (False, True):
-        if gaps:
-            frame.loc[::7, "b"] = np.nan
-        columns = raw_columns(*[pa.Table.from_pandas(frame)] * 2).columns
-        measured = correlations(columns)
-        np.testing.assert_allclose(measured.real, frame.corr(), atol=1e-9)
-        np.testing.assert_allclose(measured.rank_real, frame.corr("spearman"), atol=1e-9)
 
 
 @pytest.mark.parametrize("make", [lambda f: f, polars.from_pandas, pa.Table.from_pandas])

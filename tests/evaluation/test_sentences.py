@@ -7,7 +7,7 @@ from pathlib import Path
 from dpgm.evaluation import findings, sentences
 
 FOLDER = Path(findings.__file__).parent
-CHECKS = ("column_checks.py", "record_checks.py", "verdict.py")
+CHECKS = ("row_checks.py", "record_checks.py", "verdict.py")
 
 
 def kinds_of(tree):

@@ -5,7 +5,9 @@ import pandas
 
 from dpgm.data.read.frames import as_records
 from dpgm.evaluation.inputs import inputs_of
-from dpgm.evaluation.traits import ordered, traits_of
+from dpgm.evaluation.trait_makers import traits_of
+from dpgm.evaluation.traits import ordered
+from dpgm.evaluation.words import part_words
 
 
 def frames(count=400, seed=0):
@@ -28,16 +30,14 @@ def test_times_weekdays_lengths_items_and_rounding_are_traits():
         *found
     }
     assert found["days from from to to"].lows.tolist() == list(range(1, 9))
-    assert found["a in codes"].cell_text(1) == "a in codes"
-    assert found["a in codes"].cell_text(0) == "no a in codes"
-    assert found["rounding of price"].counts[0].argmax() == found["rounding of price"].labels.index(
-        "multiples of 5"
-    )
+    assert part_words(found["a in codes"].cells_of(1, 1)) == "a in codes"
+    assert part_words(found["a in codes"].all_but(1)) == "no a in codes"
+    assert found["rounding of price"].lows[found["rounding of price"].counts[0].argmax()] == -5
 
 
 def test_cells_hold_equal_parts_and_popular_values_are_their_own():
     values = np.concatenate([np.zeros(500), np.random.default_rng(0).normal(size=5000)])
-    trait = ordered("x", "number", [values, values])
+    trait = ordered("x", [values, values])
     zero = int(np.flatnonzero((trait.lows == 0) & (trait.highs == 0))[0])
     assert trait.counts[0][zero] == 500
     assert np.delete(trait.counts[0], zero).max() < 0.05 * len(values)
@@ -45,9 +45,9 @@ def test_cells_hold_equal_parts_and_popular_values_are_their_own():
 
 
 def test_missing_values_are_the_last_cell_and_a_group():
-    trait = ordered("x", "number", [np.array([1.0, np.nan, 2.0]), np.array([np.nan, 1.0, 2.0])])
+    trait = ordered("x", [np.array([1.0, np.nan, 2.0]), np.array([np.nan, 1.0, 2.0])])
     assert trait.missing == trait.width - 1
-    assert trait.group_text(int(trait.group_of[trait.missing])) == "x missing"
+    assert part_words(trait.group(int(trait.group_of[trait.missing]))) == "x missing"
 
 
 def test_sets_of_items_alone_have_traits_too():

@@ -7,8 +7,8 @@ import pytest
 from dpgm.data.domain import Categorical, Domain, Image
 from dpgm.data.read.frames import as_records
 from dpgm.data.records import Records
-from dpgm.evaluation.column_checks import column_faults
 from dpgm.evaluation.evaluate import evaluate
+from dpgm.evaluation.row_checks import column_faults
 from dpgm.evaluation.sentences import column_fault
 from dpgm.evaluation.verdict import verdict
 
@@ -229,7 +229,7 @@ def test_figures_of_twelve_rows_are_not_called_good():
         judged = verdict(evaluate(real, synthetic))
         assert not [text for text in judged.good if "off by" in text or "would have to change" in text]
         assert not [text for text in judged.bad + judged.good if "1000 %" in text or "3196 %" in text]
-    assert any("too few records to judge counts" in text for text in judged.bad)
+    assert any("too few records to judge counts" in text for text in judged.notes)
 
 
 def test_a_column_that_is_nearly_always_empty_is_judged_by_its_missing_values_alone():

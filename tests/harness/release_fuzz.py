@@ -1,6 +1,6 @@
 """Open many mutated releases in a child process with capped memory: none may crash, hang or be believed.
 
-    python tests/harness/release_fuzz.py --count 100000 --out docs/security/release_fuzz.json
+    python tests/harness/release_fuzz.py --count 100000 --out tools/figures/release_fuzz.json
 
 Each mutated folder is verified and loaded unverified, every eighth also loaded as usual. Allowed outcomes: it opens, or one of the named errors of
 `dpgm.errors`. The child's address space may grow by twice the size of the largest release plus 200 MB; a call that takes

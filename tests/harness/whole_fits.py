@@ -59,6 +59,7 @@ from synthesis_data import (
     SHORT,
     SHORT_TREES,
     TABLE,
+    TRAVELLERS,
     some_records,
 )
 
@@ -233,6 +234,7 @@ FITS: dict[str, WholeFit] = {
     "rbm": WholeFit("rbm", SETS, 20.0),
     "images": WholeFit("image", IMAGES, 5.0),
     "sequences": WholeFit("sequences", CLICKS, 20.0),
+    "sequences, persons": WholeFit("sequences", TRAVELLERS, 20.0),
     "independent": WholeFit("independent", TABLE, 5.0),
     "mwem": WholeFit("mwem", SETS, 5.0),
 }

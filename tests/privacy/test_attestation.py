@@ -96,10 +96,10 @@ def test_a_full_envelope_takes_no_more():
         envelope.signed(Ed25519PrivateKey.generate())
 
 
-def test_the_signature_file_of_an_earlier_version_is_named(signed, capsys):
+def test_a_file_that_is_no_part_of_a_release_is_named(signed, capsys):
     (signed / "certificate.sig").write_bytes(bytes(64))
     assert run(["verify", str(signed)]) == 1
-    assert "sign the release again" in capsys.readouterr().err
+    assert "'certificate.sig' is not a file of a release" in capsys.readouterr().err
 
 
 # -- forgeries ----------------------------------------------------------------------------------------------------

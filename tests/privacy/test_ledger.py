@@ -46,6 +46,14 @@ def test_a_plan_goes_from_reserved_to_committed(ledger):
     assert ledger.entries() == (done,)
 
 
+def test_room_is_checked_without_writing(ledger):
+    before = ledger._chain.path.read_bytes()
+    ledger.check_room(PLAN)
+    with pytest.raises(BudgetError):
+        ledger.check_room((Mechanism("counts", 0.1),))
+    assert ledger._chain.path.read_bytes() == before
+
+
 def test_a_ledger_is_opened_again(ledger):
     ledger.reserve(PLAN, 1e-6)
     again = Ledger.open(ledger._chain.path)

@@ -13,6 +13,7 @@ from scipy.stats import norm
 import exact_privacy
 from dpgm.privacy.accountant import cost, gaussian_delta
 from dpgm.privacy.events import GaussianRelease, Mechanism, Parallel, SampledSteps
+from dpgm.privacy.loss_composition import TooWideError
 from dpgm.privacy.odds import accused_at_most, odds, promised_odds
 
 VECTORS = json.loads((Path(__file__).parent / "vectors.json").read_text(encoding="utf-8"))
@@ -143,6 +144,15 @@ def test_thresholds_are_added():
 def test_losses_too_wide_for_a_grid_promise_nothing_beyond_epsilon():
     mechanisms = [SampledSteps(0.01, 0.5, 10)]
     assert odds(mechanisms, 1e-6).accused == promised_odds(cost(mechanisms, 1e-6).epsilon, 1e-6).accused == 100.0
+
+
+def test_a_composition_that_no_grid_holds_promises_nothing_beyond_epsilon(monkeypatch):
+    def too_wide(*arguments):
+        raise TooWideError
+
+    steps = [SampledSteps(1.0, 0.1, 30)]
+    monkeypatch.setattr("dpgm.privacy.odds.compose", too_wide)
+    assert odds(steps, 1e-6, cache=False) == promised_odds(cost(steps, 1e-6).epsilon, 1e-6)
 
 
 def test_parallel_branches_have_the_odds_of_the_worst():

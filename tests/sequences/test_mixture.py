@@ -8,15 +8,16 @@ import torch
 
 from dpgm.data.domain import Domain, ItemSequence
 from dpgm.data.events import Events
-from dpgm.sequences.chains import chain_sizes, draw_events, first_chain
+from dpgm.sequences.chains import chain_sizes, draw_events, first_laws
+from dpgm.sequences.layout import PersonLayout
 from dpgm.sequences.mixture import ChainMixture, fit_mixture
-from dpgm.sequences.pool import Pool, resampled
+from dpgm.sequences.pool import resampled
 from dpgm.sequences.rules import SEQUENCE_RULES
 from dpgm.statistics.clipped_vectors import Vectors
 from dpgm.statistics.event_vectors import steps_of
 
 RULES = replace(SEQUENCE_RULES.mixture, components=2, iterations=60, shrink=0.1)
-DOMAIN = Domain((ItemSequence("s", tuple("abc"), max_length=40),))
+LAYOUT = PersonLayout(Domain((ItemSequence("s", tuple("abc"), max_length=40),)))
 
 
 def chain(*rows):
@@ -30,12 +31,12 @@ TWO = ChainMixture(torch.tensor([0.3, 0.7]).double(), torch.cat([LOOPS, MOVES]),
 
 def drawn(mixture, count, seed=0):
     rng = np.random.default_rng(seed)
-    return draw_events(mixture, mixture.draw_components(count, rng), 3, 40, rng)
+    return draw_events(mixture.chances, mixture.draw_components(count, rng), 3, 40, rng)
 
 
 def test_em_finds_the_components_of_weighted_sequences():
     events = drawn(TWO, 20_000)
-    pool = Pool.of_events(events, DOMAIN)
+    pool = LAYOUT.pool(events, np.empty((len(events), 0), dtype=np.int64))
     counts = Vectors.counted(*steps_of(pool.records.events, 3), len(pool), 16)
     found = fit_mixture(counts, pool.times / pool.drawn, 20_000, chain_sizes(3), RULES, np.random.default_rng(1))
     order = torch.argsort(found.weights)
@@ -60,7 +61,7 @@ def test_events_follow_their_chain_and_end_at_the_longest_length():
 
 def test_the_first_chain_has_the_shares_of_noisy_counts():
     noisy = np.array([[-5, 30, 10, 0], [0, 0, 0, 40], [1, 1, 1, 1], [-1, -1, -1, -1]], dtype=float)
-    rows = first_chain(noisy.ravel(), 3, 0.001).chances.reshape(4, 4)
+    rows = first_laws(noisy.ravel(), 4, 0.001).reshape(4, 4)
     assert torch.allclose(rows[0], torch.tensor([0.0, 0.75, 0.25, 0.0]), atol=0.01)
     assert torch.allclose(rows[2:], torch.full((2, 4), 0.25), atol=0.01)
     assert float(rows.min()) > 0
@@ -68,7 +69,7 @@ def test_the_first_chain_has_the_shares_of_noisy_counts():
 
 def test_equal_sequences_are_joined_and_counted():
     rows = [[0, 1], [2], [0, 1], [], [1, 0], [2], [0, 1], []]
-    pool = Pool.of_events(Events.from_lists(rows, 3), DOMAIN)
+    pool = LAYOUT.pool(Events.from_lists(rows, 3), np.empty((len(rows), 0), dtype=np.int64))
     events = pool.records.events
     found = [tuple(events.rows(at, at + 1).codes.tolist()) for at in range(len(events))]
     assert found == [(0, 1), (2,), (), (1, 0)]
@@ -78,7 +79,7 @@ def test_equal_sequences_are_joined_and_counted():
 def test_sequences_that_differ_are_told_apart():
     events = drawn(TWO, 30_000)
     rows = Counter(tuple(events.rows(at, at + 1).codes.tolist()) for at in range(len(events)))
-    pool = Pool.of_events(events, DOMAIN)
+    pool = LAYOUT.pool(events, np.empty((len(events), 0), dtype=np.int64))
     assert len(pool) == len(rows)
     assert sorted(pool.times.tolist()) == sorted(rows.values())
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import dpgm
-from dpgm.data.domain import Domain, ItemSequence
+from dpgm.data.domain import Categorical, Domain, ItemSequence, ItemSet, Numeric
 from dpgm.data.events import Events
 from dpgm.data.records import Records
-from dpgm.errors import ArtefactError
+from dpgm.errors import ArtefactError, UsageError
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.sequences.model import Sequences
 from dpgm.sequences.rules import SEQUENCE_RULES, SequenceSettings
@@ -55,6 +55,33 @@ def test_two_kinds_of_people_and_their_long_memory_come_back():
     assert 900 < round_and_round < 1100
     lengths = np.bincount([len(row) for row in drawn], minlength=13)[4:9] / 2000
     assert np.abs(lengths - 0.2).max() < 0.05
+
+
+def test_columns_of_a_person_go_with_each_other_and_with_the_events():
+    """The kind of a person follows from the rows of events, the age from the kind."""
+    rng = np.random.default_rng(0)
+    sequence = ItemSequence("clicks", tuple("abcd"), max_length=12)
+    domain = Domain((Categorical("kind", ("round", "fro")), sequence, Numeric("age", 0, 100, 20)))
+    kinds, lengths = rng.random(4000) < 0.4, rng.integers(3, 8, 4000)
+    pairs = zip(kinds, lengths, strict=True)
+    rows = [
+        [at % 3 for at in range(length)] if kind else [at % 2 for at in range(length)] for kind, length in pairs
+    ]
+    ages = np.where(kinds, rng.integers(0, 10, 4000), rng.integers(10, 20, 4000))
+    positions = [[0 if kind else 1, 6 + age] for kind, age in zip(kinds, ages, strict=True)]
+    attributes = Records.from_lists(positions, domain)
+    found = fitted(Records.of_events(Events.from_lists(rows, 4), domain, attributes), 4.0, QUICK)
+    drawn = found.sample(2000, seed=1)
+    drawn.check()
+    dense = drawn.to_dense()
+    kind, old = dense[:, 0] == 1, dense[:, 16:26].any(axis=1)
+    has_c = np.array([2 in row for row in rows_of(drawn)])
+    assert abs(kind.mean() - 0.4) < 0.03
+    assert (has_c == kind).mean() > 0.97
+    assert (old == ~kind).mean() > 0.92  # a range of ages that stands for one code has both kinds
+    of_one_kind = found.sample(300, seed=1, where="kind = fro").to_dense()
+    assert of_one_kind[:, 1].all()
+    assert of_one_kind[:, 4].mean() < 0.05
 
 
 @pytest.mark.parametrize(
@@ -144,3 +171,9 @@ def test_a_release_for_another_domain_is_refused(parts):
     for domain in (other, Domain.of_items(5)):
         with pytest.raises(ArtefactError):
             Sequences.from_state(*parts, domain, FEW_CHAINS.draw)
+
+
+def test_other_lists_beside_a_sequence_are_refused():
+    domain = Domain((ItemSequence("clicks", tuple("ab"), max_length=5), ItemSet("bought", tuple("xy"))))
+    with pytest.raises(UsageError, match="leave other lists"):
+        make_plan(Config(1.0, model="sequences"), 100, domain)

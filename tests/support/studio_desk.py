@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -20,6 +21,12 @@ from dpgm.studio.workspace import Workspace
 PORT = 4321
 HOST = f"127.0.0.1:{PORT}"
 OWN = {"host": HOST, "sec-fetch-site": "same-origin", "origin": f"http://{HOST}"}
+
+
+def run(work: Any) -> Any:
+    """Run a coroutine to its end, in a thread of its own: a browser's loop may run in this one."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
 
 
 class Here(library.Library):
@@ -81,7 +88,7 @@ class Client:
         async def send(message: dict[str, Any]) -> None:
             sent.append(message)
 
-        asyncio.run(self.app(scope, receive, send))
+        run(self.app(scope, receive, send))
         body_sent = b"".join(one.get("body", b"") for one in sent if one["type"] == "http.response.body")
         return Reply(sent[0]["status"], sent[0]["headers"], body_sent)
 

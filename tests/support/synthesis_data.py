@@ -87,6 +87,13 @@ TABLE = Domain(
     )
 )
 CLICKS = Domain((ItemSequence("clicks", tuple("abcde"), max_length=30),))
+TRAVELLERS = Domain(
+    (
+        Categorical("card", ("day", "year")),
+        ItemSequence("trips", tuple("abcde"), max_length=30),
+        Numeric("age", 0, 100, 20),
+    )
+)
 IMAGES = Domain((Image("image", 8, 8), Categorical("label", (0, 1, 2))), label="label")
 # Settings of networks that start from statistics of such images, one network per label.
 BY_LABEL = {"clusters": 3, "sampling_rate": 0.3, "images": ImageSettings(rules=FEW_IMAGES)}
@@ -118,7 +125,10 @@ def some_sequences(domain: Domain, count: int, rng: np.random.Generator) -> Reco
     for length in np.minimum(rng.geometric(0.2, count) - 1, sequence.max_length):
         walk = rng.integers(0, 3, length).cumsum() + rng.integers(sequence.width)
         rows.append((walk % sequence.width).tolist())
-    return Records.of_events(Events.from_lists(rows, sequence.width), domain)
+    positions = [
+        [block.start + int(rng.integers(block.stop - block.start)) for block in domain.table_columns] for _ in rows
+    ]
+    return Records.of_events(Events.from_lists(rows, sequence.width), domain, Records.from_lists(positions, domain))
 
 
 def one_record(domain: Domain, positions: list[int]) -> Records:

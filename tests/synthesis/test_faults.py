@@ -1,6 +1,6 @@
 """The fault matrix in small: kills, failing writes, a full disk, damaged and older checkpoints, fits at once.
 
-The long form is `make assure RUNS=faults`; its figures are in docs/security/faults.json.
+The long form is `make assure RUNS=faults`; its figures are in tools/figures/faults.json.
 """
 
 import pytest

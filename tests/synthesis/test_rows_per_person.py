@@ -36,8 +36,8 @@ from dpgm.statistics.statistic import release
 from dpgm.strategy.settings import Config
 from dpgm.synthesis.domain_discovery import discover_domain
 from dpgm.synthesis.plan import Plan, make_plan
-from dpgm.trees.measurement import measure_table
 from dpgm.testing import assert_playback_invariant, sensitivity_ratios
+from dpgm.trees.measurement import measure_table
 from release_data import edit
 
 ITEMS = Domain.of_items(12)

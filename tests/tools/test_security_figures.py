@@ -66,7 +66,7 @@ def test_all_sixteen_promises_are_there_and_met_by_good_figures(security, tmp_pa
 def test_a_missing_file_is_named_and_its_promise_is_not_met(security, tmp_path, name):
     text, unmet = gather(security, tmp_path, {name: None})
     assert unmet
-    assert f"missing: docs/security/{name}" in text
+    assert f"missing: tools/figures/{name}" in text
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from dpgm.data.domain import Categorical, Domain
 from dpgm.statistics.coded_rows import Coding
 from dpgm.statistics.pair_blocks import FOURTHS, PairBlocks, PairFeatures, group_features
 from dpgm.statistics.statistic import Measured
-from dpgm.trees.dependence import mean_weights, pair_values, rooted, spanning_pairs, strengths
+from dpgm.trees.dependence import mean_weights, pair_strengths, pair_values, rooted, spanning_pairs
 
 SIZES = (6, 6, 5, 4)
 DOMAIN = Domain(tuple(Categorical(f"c{at}", tuple(range(size))) for at, size in enumerate(SIZES)))
@@ -50,7 +50,7 @@ def information(rows, i, j):
 def test_strengths_rank_pairs_as_their_mutual_information(std, limit):
     found, shares, rows = measured(std, limit)
     means = mean_weights(found.statistic, rows, 5.0)
-    strength = dict(zip(PAIRS, strengths(found, means, shares, ROWS, 30), strict=True))
+    strength = dict(zip(PAIRS, pair_strengths(found, means, shares, ROWS, 30), strict=True))
     truth = {pair: information(rows, *pair) for pair in PAIRS}
     assert max(strength, key=strength.get) == (0, 1)
     # half of chi-square: larger than the information where dependence is strong
@@ -91,5 +91,5 @@ def test_strengths_do_not_depend_on_the_order_of_columns():
         found.statistic, pairs=found.statistic.pairs[::-1].copy(), emphasis=found.statistic.emphasis[::-1].copy()
     )
     values = torch.from_numpy(np.concatenate([one.ravel() for one in pair_values(found)[::-1]]))
-    turned = strengths(Measured(blocks, values, 20.0), means[::-1], shares, ROWS, 30)
-    assert np.allclose(turned[::-1], strengths(found, means, shares, ROWS, 30))
+    turned = pair_strengths(Measured(blocks, values, 20.0), means[::-1], shares, ROWS, 30)
+    assert np.allclose(turned[::-1], pair_strengths(found, means, shares, ROWS, 30))

@@ -158,13 +158,18 @@ def _images() -> tuple[Configuration, ...]:
 
 
 def _sequences() -> tuple[Configuration, ...]:
-    """Short walks over two of four items; the canary, longer than all, has the other two in turn."""
-    domain = Domain((ItemSequence("clicks", tuple("abcd"), max_length=12),))
+    """Short walks over two of four items; the canary, longer than all, has the other two in turn, and rare values."""
+    columns = (Categorical("card", ("day", "year")), Categorical("zone", ("a", "b")))
+    domain = Domain((ItemSequence("clicks", tuple("abcd"), max_length=12), *columns))
     walks = [[(row + at) % 2 for at in range(2 + row % 4)] for row in range(RECORDS_PER_FIT)]
-    others, canary = (Events.from_lists(rows, 4) for rows in (walks, [[2, 3] * 6]))
-    data = _Data(Records.of_events(others, domain), Records.of_events(canary, domain))
+    others, canary = (
+        Records.of_events(
+            Events.from_lists(rows, 4), domain, Records.from_lists([[4 + value, 6 + value]] * len(rows), domain)
+        )
+        for rows, value in ((walks, 0), ([[2, 3] * 6], 1))
+    )
     settings = Settings("sequences", family=SequenceSettings(SHORT_CHAINS))
-    return (_configuration("sequences", "sequences of four items, in order", data, settings),)
+    return (_configuration("sequences", "sequences of four items, two columns", _Data(others, canary), settings),)
 
 
 def _discoveries() -> tuple[Configuration, ...]:

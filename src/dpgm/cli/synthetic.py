@@ -256,7 +256,9 @@ def evaluate(
     inputs = file_inputs(first_file, second_file, options)
     first = inputs.real
     held_out = (
-        None if test is None else read_alike(first.domain, test, replace(options, labels=test_labels)).records
+        None
+        if test is None
+        else read_alike(first.domain, test, replace(options, labels=test_labels, table=None, query=None)).records
     )
     queries = None if workload is None else dpgm.read_workload(workload, first.domain)
     budget = epsilon if epsilon is not None else 1.0 if certificate is None else certificate.epsilon
@@ -344,9 +346,9 @@ def print_columns(made: "dpgm.Evaluation") -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from dpgm.evaluation.column_checks import column_faults, columns_off
     from dpgm.evaluation.raw_columns import figure_text
-    from dpgm.evaluation.sentences import share_text
+    from dpgm.evaluation.row_checks import columns_off
+    from dpgm.evaluation.words import share_text
 
     off = columns_off(made)
     fine = [column for column in made.columns if column not in off]
@@ -368,7 +370,7 @@ def print_columns(made: "dpgm.Evaluation") -> None:
             f"{escape(printable(column.mode)[:14])}: {shares}",
             _change(share_text(column.real.missing), share_text(column.synthetic.missing)),
             f"{column.distance:.3f}",
-            "off" if column_faults(column) else "",
+            "off" if column.off else "",
         )
     Console().print(table)
     if len(listed) > _SHOWN_COLUMNS:

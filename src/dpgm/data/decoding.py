@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from dpgm.data.domain import Domain
 from dpgm.data.events import Events
 from dpgm.data.kinds.base import Cells, label_array, list_array
-from dpgm.data.layouts import Layout, Part, Shape, free_name
+from dpgm.data.layouts import Layout, Shape, TablePart, free_name
 from dpgm.data.nested import members_together
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
@@ -30,7 +30,7 @@ def shaped_table(
     *,
     first: int = 0,
     rng: np.random.Generator,
-    part: Part = "all",
+    part: TablePart = "all",
 ) -> pa.Table:
     """A table of one column per field; for a single item set, lists (basket), one row per item (long) or 0/1 columns.
 
@@ -55,7 +55,7 @@ def shaped_table(
     return table if field is None else table.rename_columns([item or field.name])
 
 
-def _event_table(records: Records, table: pa.Table, layout: Layout | None, first: int, part: Part) -> pa.Table:
+def _event_table(records: Records, table: pa.Table, layout: Layout | None, first: int, part: TablePart) -> pa.Table:
     """One row per event beside the other columns, which it repeats; or of these two, one."""
     domain, person = records.domain, "person" if layout is None else layout.person or "person"
     person = free_name(person, [name for name in table.column_names if name != person])

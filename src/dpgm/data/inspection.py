@@ -90,7 +90,8 @@ def inspect_file(
     # Items come from the rows; the draft of a table contains nothing that does.
     domain = replace(records.domain, origin="drafted") if source.items_assumed_public else records.domain
     if drafted is not None:
-        domain = replace(domain, origin="judged" if domain.sequence is None else drafted.domain.origin)
+        origin = "judged" if domain.sequence is None else drafted.domain.origin
+        domain = replace(domain, origin=origin, missing_texts=drafted.domain.missing_texts)
     if draft_domain is not None:
         note = _ITEMS_NOTE if drafted is None else _TABLE_NOTE
         note += _PERIOD_NOTE if drafted is not None and domain.origin == "drafted" else ""

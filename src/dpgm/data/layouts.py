@@ -13,7 +13,7 @@ from dpgm.validation import near
 Shape: TypeAlias = Literal["basket", "long", "wide"]
 SHAPES: tuple[Shape, ...] = get_args(Shape)
 # Of a long table: everything, the events alone, or one row per person with the other columns.
-Part: TypeAlias = Literal["all", "events", "persons"]
+TablePart: TypeAlias = Literal["all", "events", "persons"]
 
 _MAX_NAME = 1000  # characters of a column name
 

@@ -21,7 +21,7 @@ from dpgm.data.domain import Domain
 from dpgm.data.formats import Format, format_to_write
 from dpgm.data.formats.base import Append
 from dpgm.data.formats.written import Written
-from dpgm.data.layouts import Layout, Part, Shape, check_shape
+from dpgm.data.layouts import Layout, Shape, TablePart, check_shape
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
 
@@ -59,7 +59,7 @@ class RecordWriter:
         stream: IO[bytes] | None = None,
         format: str | None = None,
         first: int = 0,
-        part: Part = "all",
+        part: TablePart = "all",
     ) -> None:
         self.path = Path(path)
         self.domain = domain
@@ -180,7 +180,7 @@ def record_writers(
     first: int = 0,
 ) -> Iterator[list[RecordWriter]]:
     """The writer of a file; or one of events, and one of persons in a file of their own. Both appear, or none."""
-    part: Part = "all" if persons is None else "events"
+    part: TablePart = "all" if persons is None else "events"
     how: dict[str, Any] = {"rng": rng, "force": force, "layout": layout, "first": first}
     with ExitStack() as stack:
         events = RecordWriter(path, domain, shape=shape, stream=stream, format=format, part=part, **how)

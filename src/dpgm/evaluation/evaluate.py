@@ -4,40 +4,22 @@
 """
 
 import os
-from collections.abc import Callable, Mapping
-from typing import ParamSpec, TypeVar
-
-import numpy as np
+from collections.abc import Mapping
 
 from dpgm import validation
-from dpgm.baselines.estimators import AnswerZero, IndependentMarginals
+from dpgm.baselines.estimators import AnswerZero
 from dpgm.data.domain_file import DomainLike, as_domain
 from dpgm.data.read.frames import as_records
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
-from dpgm.evaluation import marginals
+from dpgm.evaluation import sections
 from dpgm.evaluation.chance import chance_figures
-from dpgm.evaluation.column_metrics import (
-    ColumnComparison,
-    Correlations,
-    broken_orders,
-    compare_column,
-    correlations,
-)
 from dpgm.evaluation.copies import copies_of_records, copies_of_rows
-from dpgm.evaluation.counting_queries import (
-    Queries,
-    Reading,
-    count_queries,
-    paper_workload,
-    popular_queries,
-    query_error,
-)
+from dpgm.evaluation.counting_queries import Queries
 from dpgm.evaluation.downstream import downstream
 from dpgm.evaluation.file_inputs import file_inputs
 from dpgm.evaluation.findings import VERDICT_RULES
-from dpgm.evaluation.groups import compare_groups
 from dpgm.evaluation.inputs import (
     Inputs,
     check_comparable,
@@ -45,33 +27,14 @@ from dpgm.evaluation.inputs import (
     long_inputs,
     without_persons,
 )
-from dpgm.evaluation.raw_columns import RawColumns, compared_records, sample_rows
-from dpgm.evaluation.relations import rank_relations
-from dpgm.evaluation.results import (
-    ByChance,
-    Counting,
-    DataFacts,
-    DataKind,
-    Evaluation,
-    ItemFigures,
-    Learning,
-    NotComputed,
-    PictureFigures,
-    QueryRow,
-    Relations,
-    Samples,
-    Workload,
-)
-from dpgm.evaluation.traits import traits_of
+from dpgm.evaluation.raw_columns import compared_records, sample_rows
+from dpgm.evaluation.results import ByChance, Counting, DataFacts, DataKind, Evaluation, Learning, Samples
+from dpgm.evaluation.sections import INDEPENDENT as INDEPENDENT
+from dpgm.evaluation.sections import QUERY_LENGTHS, Metrics
 
 SYNTHETIC = "synthetic"  # name of the data under evaluation among the methods; the others are baselines
-ANSWER_ZERO, INDEPENDENT = "answer 0", "independent"
-QUERY_LENGTHS = (1, 2, 3, 4)
-_SAMPLED_RECORDS = 12
-_MOST_DRAWN = 500_000  # records of the baseline: enough for counts of 0.1 % of them; millions would be slow to draw
-
-P = ParamSpec("P")
-T = TypeVar("T")
+ANSWER_ZERO = "answer 0"
+_SAMPLED_ROWS = 12
 
 
 def evaluate(
@@ -152,16 +115,16 @@ def evaluate_inputs(
     kind = kind_of(real)
     table_columns = raw.columns if raw is not None and raw.columns and kind == "table" else None
     if baselines is None:
-        baselines = _default_baseline(real, epsilon, delta, seed)
+        baselines = sections.default_baseline(real, epsilon, delta, seed)
     if kind != "table":
         baselines = {**baselines, ANSWER_ZERO: AnswerZero().fit(real).sample(len(real))}
     methods = {SYNTHETIC: synthetic, **baselines}
 
-    metrics = _Metrics()
-    rows = _query_rows(real, methods, kind, queries, seed, metrics)
-    items = _items(real, synthetic, methods, kind, metrics)
-    pairs = metrics("pairs of columns", marginals.table_pairs, real, synthetic)
-    columns, correlated = _raw_metrics(raw, kind, metrics)
+    metrics = Metrics()
+    queried = sections.query_rows(real, methods, kind, queries, seed, metrics)
+    items = sections.items(real, synthetic, methods, kind, metrics)
+    relations = sections.relations_of(inputs, real, synthetic, kind, VERDICT_RULES, seed, metrics)
+    columns = sections.compared_columns(raw, relations.rows, kind, VERDICT_RULES, metrics)
     accuracies = metrics("downstream accuracy", downstream, real, synthetic, test, seed)
     chance = {} if kind == "images" else chance_figures(real, len(synthetic), seed)
     return Evaluation(
@@ -175,20 +138,20 @@ def evaluate_inputs(
             values_from_data=inputs.values_from_data,
         ),
         columns=columns,
-        relations=_relations(raw, inputs, pairs, correlated, metrics),
+        relations=relations,
         items=items,
-        counting=Counting(rows, tuple(baselines), float(epsilon), float(delta)),
+        counting=Counting(queried, tuple(baselines), float(epsilon), float(delta)),
         learning=Learning(accuracies or (), test is not None),
         copies=copies_of_records(real, synthetic) if table_columns is None else copies_of_rows(table_columns),
-        images=_pictures(real, synthetic) if kind == "images" else None,
+        images=sections.pictures(real, synthetic) if kind == "images" else None,
         chance=ByChance(
             {name: figure.expected for name, figure in chance.items()},
             {name: figure.most for name, figure in chance.items()},
         ),
         samples=Samples(
-            _random_records(real, kind, seed),
-            _random_records(synthetic, kind, seed),
-            None if table_columns is None else sample_rows(table_columns, _SAMPLED_RECORDS, seed),
+            sections.random_records(real, kind, seed),
+            sections.random_records(synthetic, kind, seed),
+            None if table_columns is None else sample_rows(table_columns, _SAMPLED_ROWS, seed),
         ),
         not_computed=tuple(metrics.missing),
     )
@@ -213,133 +176,3 @@ def kind_of(records: Records) -> DataKind:
         return "images"
     is_column = [not field.is_set for field in fields]
     return "table" if is_column and all(is_column) else "mixed" if any(is_column) else "sets"
-
-
-class _Metrics:
-    """Computes metrics, and keeps the reasons why some cannot be computed."""
-
-    def __init__(self) -> None:
-        self.missing: list[NotComputed] = []
-
-    def __call__(self, metric: str, compute: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
-        try:
-            return compute(*args, **kwargs)
-        except UsageError as error:
-            self.skip(metric, str(error))
-        except MemoryError:
-            self.skip(metric, "this machine has too little memory for it.")
-        return None
-
-    def skip(self, metric: str, reason: str) -> None:
-        self.missing.append(NotComputed(metric, reason))
-
-
-def _query_rows(
-    real: Records,
-    methods: Mapping[str, Records],
-    kind: DataKind,
-    queries: Queries | None,
-    seed: int,
-    metrics: _Metrics,
-) -> tuple[QueryRow, ...]:
-    workloads: list[tuple[Workload, str, Queries, tuple[Reading, ...]]] = []
-    for length in QUERY_LENGTHS:
-        popular = metrics(f"popular queries of {length} items", popular_queries, real, length, seed=seed)
-        if popular is not None:
-            workloads.append(("popular", str(length), popular, ("all", "any") if length > 1 else ("all",)))
-    if kind == "sets":
-        subsets = paper_workload(real, seed)
-        workloads += [("paper", f"{20 * part} %", subset, ("all",)) for part, subset in enumerate(subsets, 1)]
-    else:
-        metrics.skip("the paper's random queries", "they are defined for sets of items only.")
-    if queries is not None:
-        workloads.append(("yours", "all", queries, ("all", "any")))
-    rows = []
-    for workload, name, chosen, readings in workloads:
-        for reading in readings:
-            truth = count_queries(real, chosen, reading)
-            errors = {
-                method: query_error(real, records, chosen, reading=reading, real_counts=truth)
-                for method, records in methods.items()
-            }
-            means = {method: error.mean for method, error in errors.items()}
-            medians = {method: error.median for method, error in errors.items()}
-            rows.append(QueryRow(workload, name, reading, len(chosen), means, medians))
-    return tuple(rows)
-
-
-def _default_baseline(real: Records, epsilon: float, delta: float, seed: int) -> Mapping[str, Records]:
-    model = IndependentMarginals(epsilon, delta).fit(real)
-    return {INDEPENDENT: model.sample(min(len(real), _MOST_DRAWN), seed=seed)}
-
-
-def _items(
-    real: Records, synthetic: Records, methods: Mapping[str, Records], kind: DataKind, metrics: _Metrics
-) -> ItemFigures:
-    lengths = metrics("record lengths", marginals.record_lengths, real, synthetic)
-    single = marginals.one_way(real, synthetic)
-    best, worst = marginals.best_and_worst(single, real.domain)
-    co_occurrence = frequent_sets = None
-    if kind == "images":
-        metrics.skip("co-occurrence heat maps", "pixels are shown as images instead.")
-        metrics.skip("frequent item sets", "the most frequent sets of pixels say nothing about images.")
-    else:
-        co_occurrence = metrics("co-occurrence heat maps", marginals.co_occurrence, real, synthetic)
-        frequent_sets = metrics("frequent item sets", marginals.frequent_sets, real, synthetic)
-    return ItemFigures(
-        single=single,
-        best=best,
-        worst=worst,
-        lost=marginals.lost_items(single, real.domain, len(synthetic)),
-        pairs=metrics("pairs of items", marginals.two_way, real, synthetic),
-        co_occurrence=co_occurrence,
-        frequent_sets=frequent_sets,
-        lengths=lengths,
-        length_variation={} if lengths is None else _length_variation(real, methods),
-    )
-
-
-def _length_variation(real: Records, methods: Mapping[str, Records]) -> dict[str, float]:
-    return {name: marginals.record_lengths(real, records).total_variation for name, records in methods.items()}
-
-
-def _pictures(real: Records, synthetic: Records) -> PictureFigures:
-    label_images = (marginals.mean_images(real), marginals.mean_images(synthetic))
-    return PictureFigures(marginals.image_figures(real, synthetic, label_images), label_images)
-
-
-def _raw_metrics(
-    raw: RawColumns | None, kind: DataKind, metrics: _Metrics
-) -> tuple[tuple[ColumnComparison, ...], Correlations | None]:
-    if raw is None:
-        if kind in ("table", "mixed"):
-            reason = "records hold the domain's bins only; evaluate files or frames to compare the values in them."
-            metrics.skip("raw values of columns", reason)
-        return (), None
-    for column in raw.left_out:
-        metrics.skip(f"raw values of the column {column.name!r}", column.reason)
-    return tuple(map(compare_column, raw.columns)), metrics("correlations of numbers", correlations, raw.columns)
-
-
-def _relations(
-    raw: RawColumns | None,
-    inputs: Inputs,
-    pairs: marginals.TablePairs | None,
-    correlated: Correlations | None,
-    metrics: _Metrics,
-) -> Relations:
-    if raw is None or not raw.columns:
-        return Relations(pairs, correlated, ())
-    traits = traits_of(raw.columns, inputs.real, inputs.synthetic)
-    ranks = metrics("rank correlations", rank_relations, traits)
-    comparisons = 0 if ranks is None else ranks.comparisons
-    groups = metrics(
-        "groups of rows", compare_groups, traits, VERDICT_RULES.shares.close, VERDICT_RULES.false_alarm, comparisons
-    )
-    return Relations(pairs, correlated, broken_orders(raw.columns), ranks, groups)
-
-
-def _random_records(records: Records, kind: DataKind, seed: int) -> Records:
-    count = min(_SAMPLED_RECORDS if kind != "images" else 4 * _SAMPLED_RECORDS, len(records))
-    chosen = np.random.default_rng([seed, 12]).choice(len(records), count, replace=False)
-    return records.take(np.sort(chosen))

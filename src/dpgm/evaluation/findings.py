@@ -1,13 +1,15 @@
 """Findings of a verdict: values that say what was found, in which columns, with which numbers, and how bad it is.
 
 `VerdictRules` holds every limit with its reason (except that for copies, which is in `copies.py`). The checks of
-`column_checks.py` and `record_checks.py` yield findings, `verdict.py` makes a grade of them, and
-`sentences.py` puts them into words.
+`row_checks.py` and `record_checks.py` yield findings, `verdict.py` makes a grade of them, and `sentences.py` puts them
+into words.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from dpgm.evaluation.traits import TraitPart
 
 CLOSE, USEFUL, ROUGH, COPIES = range(4)  # levels, from good to bad
 NAMED = 3  # columns named in the headline, and examples named in a sentence
@@ -50,37 +52,23 @@ class VerdictRules:
     mean_length: Limits = Limits(0.1, 0.3)
     # Difference in the share of empty records above which it is mentioned.
     empty_gap: float = 0.01
-    # A difference of 5 points in the share of one value, or of missing values, changes a reader's conclusions.
+    # A difference of 5 points in the share of one label or item changes a reader's conclusions.
     share_gap: float = 0.05
-    # A tenth of a standard deviation: called a negligible effect in statistics.
-    median_shift: float = 0.1
-    mean_shift: float = 0.1
-    # Share of the values between the two medians: medians of few distinct values jump although hardly a value
-    # changes. A tenth of a standard deviation is 4 % of a normal distribution.
-    median_mass: float = 0.04
     # Probability that a new sample of the real population is called off by one family of figures.
     false_alarm: float = 0.01
-    # Figures of columns that a table has, about: each may be off by chance.
-    column_figures: int = 50
-    # Kolmogorov distance (total variation of categories): at least a tenth of the rows would have to change.
-    column_distance: float = 0.1
-    # Standard deviation relative to that of the real column: outside of this, tails are cut off or invented.
-    deviation_ratio: tuple[float, float] = (2 / 3, 1.5)
-    # Share of the values below the smallest or above the largest real value: impossible values, such as -1 children.
-    outside_range: float = 0.01
-    # Share of columns that may be off before the grade is "rough".
-    columns_off: float = 1 / 3
-    # Difference in the association (0 to 1) of any pair of columns: a dependence that is lost or invented.
-    association_gap: Limits = Limits(0.15, 0.4)
-    # Difference of two rank correlations (-1 to 1): from no relation to one that is called small in statistics.
-    relation_gap: Limits = Limits(0.1, 0.4)
-    # Effect on a share of rows, all of them or those of a group (see `shares.py`): 55 % instead of 45 %, or 1 % instead
-    # of 0 %, called small in statistics; then 70 % instead of 30 %, or 15 % instead of 0 %.
+    # Effect on a share of rows, all of them or those of a group (see `evidence.py`): 55 % instead of 45 %, or 1 %
+    # instead of 0 %, called small in statistics; then 70 % instead of 30 %, or 15 % instead of 0 %.
     shares: Limits = Limits(0.1, 0.4)
     # Share of the real rows that a group must hold before it alone makes the grade "rough".
     wide_group: float = 0.1
-    # Share of the rows in which two columns are in an order that (nearly) no real row has: discharged before admitted.
-    out_of_order: Limits = Limits(0.01, 0.25)
+    # Difference of two rank correlations (-1 to 1): from no relation to one that is called small in statistics.
+    relation_gap: Limits = Limits(0.1, 0.4)
+    # A tenth of a standard deviation: called a negligible effect in statistics.
+    mean_shift: float = 0.1
+    # Ratio of standard deviations: beyond this, tails are cut off or invented.
+    deviation_ratio: float = 1.5
+    # Share of columns that may be off before the grade is "rough".
+    columns_off: float = 1 / 3
     # Lost items or values (see `marginals.LostItems`), as a share of those in at least 0.1 % of the real records.
     lost_items: Limits = Limits(0.05, 0.3)
     # Share of the real records' items that the domain does not list, so that no synthetic record holds them.
@@ -114,16 +102,18 @@ class Finding:
         kind: which sentence of `sentences.py` describes it.
         level: the best grade that it allows; None if it limits no grade.
         numbers: the figures of the sentence, by name.
-        subject: what it is about: names of columns, items or values.
+        subject: what it is about: columns, items, values, or rows with some values.
         off: whether it says that something is off.
+        undecided: whether it says that there are too few records to tell.
         parts: findings about the same subject that are said in one sentence.
     """
 
     kind: str
     level: int | None
     numbers: Mapping[str, float] = field(default_factory=dict)
-    subject: tuple[str, ...] = ()
+    subject: tuple[str | TraitPart, ...] = ()
     off: bool = True
+    undecided: bool = False
     parts: tuple["Finding", ...] = ()
 
 
@@ -131,7 +121,7 @@ Findings: TypeAlias = Iterator[Finding]
 
 
 def graded(
-    kind: str, level: int, numbers: Mapping[str, float] | None = None, subject: tuple[str, ...] = ()
+    kind: str, level: int, numbers: Mapping[str, float] | None = None, subject: tuple[str | TraitPart, ...] = ()
 ) -> Finding:
     """A finding that limits the grade; it says that something is off unless its level is `CLOSE`."""
     return Finding(kind, level, numbers or {}, subject, off=level > CLOSE)
@@ -144,7 +134,7 @@ def beyond_chance(
     most: float,
     limits: Limits,
     numbers: Mapping[str, float],
-    subject: tuple[str, ...] = (),
+    subject: tuple[str | TraitPart, ...] = (),
 ) -> Finding:
     """Grade the part of a figure that chance does not explain.
 
@@ -160,5 +150,5 @@ def beyond_chance(
     level = limits.level(max(0.0, value**2 - most**2) ** 0.5)
     numbers = {"value": value, "chance": chance} | dict(numbers)
     if not level and value > limits.close and max(value, chance) > limits.useful:
-        return Finding(f"too_few_{kind}", None, numbers, subject)
+        return Finding(f"too_few_{kind}", None, numbers, subject, off=False, undecided=True)
     return graded(kind, level, numbers, subject)

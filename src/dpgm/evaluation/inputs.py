@@ -189,6 +189,11 @@ def without_persons(real: object, synthetic: object, person: str) -> tuple[objec
     return without_column(real, person), without_column(synthetic, person)
 
 
+def columns_of_records(real: Records, synthetic: Records) -> tuple[RawColumn, ...]:
+    """The columns of records over one domain, with values drawn within their bins."""
+    return raw_columns(_decoded(real), _decoded(synthetic), domain=real.domain).columns
+
+
 def _decoded(records: Records) -> pa.Table:
     return decode(records, rng=np.random.default_rng(0))
 

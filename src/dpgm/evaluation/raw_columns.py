@@ -226,6 +226,8 @@ def _raw_column(name: str, sides: Sequence[pa.Array], notes: Notes) -> RawColumn
         if real is not None and synthetic is not None:
             specials = () if stated is None else stated.specials
             return RawColumn(name, candidate, (real, synthetic), specials=specials)
+        if stated is not None and kind == candidate and real is None:
+            raise InputError(_as_fitted(name, candidate))
     texts = [_texts(side) for side in sides]
     texts = _with_one_spelling(texts) if stated is None else [stated.in_one_spelling(side) for side in texts]
     present = texts[0].drop_null()
@@ -233,6 +235,17 @@ def _raw_column(name: str, sides: Sequence[pa.Array], notes: Notes) -> RawColumn
         return "nearly every row has a value of its own (an identifier or free text)."
     labels, codes = _coded(texts)
     return RawColumn(name, "category", (codes[0], codes[1]), labels)
+
+
+def _as_fitted(name: str, kind: ColumnKind) -> str:
+    """What to say if the real data is not what its domain says."""
+    options = "the `pattern` of the domain, `missing`"
+    if kind == "number":
+        options = "`decimal`, `thousands`, `strip_from_numbers`, `missing`"
+    return (
+        f"column {name!r} of the real data: the domain says that its values are {kind}s, and some are not; read it with"
+        f" the options of the fit ({options})."
+    )
 
 
 def _values(column: pa.Array, stated: Field | None, parse: _Parser) -> NDArray[np.float64] | None:

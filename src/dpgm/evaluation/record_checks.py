@@ -1,6 +1,6 @@
 """What a verdict finds in records: counts, lost items, lengths, models trained on them, images and copies.
 
-Each check looks at one kind of figure of an evaluation and yields findings; columns are in `column_checks.py`.
+Each check looks at one kind of figure of an evaluation and yields findings; rows of tables are in `row_checks.py`.
 """
 
 from collections.abc import Mapping
@@ -9,6 +9,7 @@ import numpy as np
 
 from dpgm.evaluation.chance import deviations
 from dpgm.evaluation.evaluate import INDEPENDENT, SYNTHETIC
+from dpgm.evaluation.evidence import angles, clear, deviances, needed_evidence
 from dpgm.evaluation.findings import (
     CLOSE,
     COPIES,
@@ -24,7 +25,6 @@ from dpgm.evaluation.findings import (
 )
 from dpgm.evaluation.marginals import LengthDistance
 from dpgm.evaluation.results import Evaluation
-from dpgm.evaluation.shares import angles, beyond, deviances, needed_evidence
 
 
 def all_real_empty(evaluation: Evaluation) -> bool:
@@ -129,8 +129,8 @@ def check_images(evaluation: Evaluation, rules: VerdictRules) -> Findings:
     yield graded("mean_image", rules.pixel_difference.level(gap), {"value": gap} | labelled)
     if label_gap is not None:
         error = np.sqrt(1 / facts.records + 1 / facts.synthetic_records) / 2
-        clear = label_gap > deviations(rules.false_alarm, rules.column_figures) * error
-        level = Limits(rules.share_gap, 3 * rules.share_gap).level(label_gap if clear else 0.0)
+        certain = label_gap > deviations(rules.false_alarm, facts.width) * error
+        level = Limits(rules.share_gap, 3 * rules.share_gap).level(label_gap if certain else 0.0)
         yield graded("label_shares", level, {"value": label_gap})
 
 
@@ -159,7 +159,7 @@ def _level_of_repeated_rows(evaluation: Evaluation, rules: VerdictRules) -> int:
     real, synthetic = rows * measured.real_distinct, rows * measured.synthetic_distinct
     effect = np.maximum(angles(real, rows) - angles(synthetic, rows), 0.0)
     needed = needed_evidence(1, rules.false_alarm)
-    left = beyond(effect, deviances(real, rows, synthetic, rows), needed)
+    left = clear(effect, deviances(real, rows, synthetic, rows), needed)
     return min(rules.shares.level(float(left[0])), USEFUL)
 
 

@@ -6,7 +6,7 @@
 import dataclasses
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -14,14 +14,13 @@ import numpy as np
 
 from dpgm.data.records import Records
 from dpgm.evaluation import marginals
-from dpgm.evaluation.column_metrics import BrokenOrder, ColumnComparison, Correlations
+from dpgm.evaluation.column_metrics import ColumnComparison
+from dpgm.evaluation.compare_rows import RowRelations
 from dpgm.evaluation.copies import Copies
 from dpgm.evaluation.counting_queries import Reading
 from dpgm.evaluation.downstream import Accuracy
-from dpgm.evaluation.groups import Groups
 from dpgm.evaluation.inputs import Outside, position_names
 from dpgm.evaluation.raw_columns import LeftOut, TextRows
-from dpgm.evaluation.relations import RankRelations
 from dpgm.notebook import html_table
 
 if TYPE_CHECKING:
@@ -100,13 +99,17 @@ class ItemFigures:
 
 @dataclass(frozen=True)
 class Relations:
-    """How columns depend on each other."""
+    """How columns depend on each other.
 
-    pairs: marginals.TablePairs | None
-    correlations: Correlations | None
-    orders: tuple[BrokenOrder, ...]  # pairs of columns that are in order in the real rows only
-    ranks: RankRelations | None = None  # signed, of numbers, dates, times between them, and yes-or-no columns
-    groups: Groups | None = None
+    Attributes:
+        pairs: distances and associations of pairs of columns.
+        k_marginals: by number of columns, the score of SDNist: 1000 if all their joint distributions are equal.
+        rows: what is off beyond chance in rows, in groups of rows, and in rules that rows keep.
+    """
+
+    pairs: marginals.TablePairs | None = None
+    k_marginals: Mapping[int, float] = field(default_factory=dict)
+    rows: RowRelations | None = None
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Every sentence of the verdict: findings in words, for people who do not read statistics.
 
 `sentence` says one finding, `headline` the grade. Nothing else in this package writes sentences about findings, and
-nothing reads them but people.
+nothing reads them but people. Their parts are in `words.py`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dpgm.data.labels import OTHER
 from dpgm.evaluation.findings import CLOSE, COPIES, NAMED, ROUGH, USEFUL, Finding
 from dpgm.evaluation.raw_columns import figure_text
+from dpgm.evaluation.traits import TraitPart
+from dpgm.evaluation.words import listed, of_column, part_words, percent, rows_with, share_text, value_words
 from dpgm.validation import counted
 
 _HEADLINES = {
@@ -19,42 +21,8 @@ _HEADLINES = {
 }
 _COUNTS = {"single_counts": "counts of a single {}", "pair_counts": "counts of two {}s together"}
 _MOST_TIMES = 999  # largest "times as accurate" that is printed
-_SMALLEST_PERCENT = 0.01  # smaller shares are printed as "under 0.01 %"
 _SIGN = 0.05  # smaller correlations have no sign worth mentioning
-_ONE_PERCENT = 0.01  # shares from here on are printed with one decimal
-
-
-def percent(share: float) -> str:
-    """A share or relative error in percent, with two significant digits below 10 %.
-
-    >>> percent(0.0042), percent(0.137), percent(3.0), percent(8.6e-11)
-    ('0.42 %', '14 %', '300 %', 'under 0.01 %')
-    """
-    value = 100 * share
-    if 0 < value < _SMALLEST_PERCENT:
-        return f"under {_SMALLEST_PERCENT} %"
-    return "0 %" if value == 0 else f"{value:.2g} %" if value < 9.95 else f"{value:.0f} %"
-
-
-def share_text(share: float) -> str:
-    """A share in percent with one decimal, so that 99.9 % does not become 100 %.
-
-    >>> share_text(0.917), share_text(0.0005), share_text(0.0), share_text(1.0)
-    ('91.7 %', '0.05 %', '0 %', '100 %')
-    """
-    if share in (0, 1):
-        return f"{100 * share:.0f} %"
-    return f"{100 * share:.1f} %" if share >= _ONE_PERCENT else percent(share)
-
-
-def listed(names: Sequence[str]) -> str:
-    """The first names and the number of the others.
-
-    >>> listed(["age"]), listed(["a", "b", "c", "d", "e"])
-    ('age', 'a, b, c and 2 more')
-    """
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
+_NEAR = 0.02  # correlations that differ by less are printed with four decimals
 
 
 def sentence(finding: Finding) -> str:
@@ -70,7 +38,7 @@ def headline(level: int, findings: Sequence[Finding], columns: Sequence[str]) ->
     """The grade in a sentence, with the columns that are off, or with the one thing that is worst."""
     if any(finding.kind == "real_empty" for finding in findings):
         return "The real data seems to be read wrongly: all of its records are empty."
-    if level == CLOSE and any(finding.kind.startswith("too_few_") for finding in findings):
+    if level == CLOSE and any(finding.undecided for finding in findings):
         return f"{_HEADLINES[level].removesuffix('.')}, as far as so few records can tell."
     if level in (CLOSE, COPIES):
         return _HEADLINES[level]
@@ -92,55 +60,78 @@ def _except(level: int, names: str, what: str) -> str:
 
 # The subject of the headline if no column is off, or if this finding alone decides the grade; the plainest come first.
 _TOPICS: dict[str, Callable[[Finding], str]] = {
-    "order_of_numbers": lambda found: f"the order of {' and '.join(found.subject)}",
-    "order_of_dates": lambda found: f"the order of {' and '.join(found.subject)}",
-    "relation": lambda found: f"the relation of {' and '.join(found.subject)}",
-    "association": lambda found: f"the association of {' and '.join(found.subject)}",
-    "impossible": lambda found: f"combinations that no real row has ({found.subject[1]} with {found.subject[0]})",
-    "group": lambda found: f"{found.subject[2]} among rows with {found.subject[0]}",
-    "share": lambda found: f"the share of {found.subject[1]}",
+    "order_of_numbers": lambda found: f"the order of {_names(found, ' and ')}",
+    "order_of_dates": lambda found: f"the order of {_names(found, ' and ')}",
+    "sum": lambda found: f"{_equation(found)} does not hold",
+    "product": lambda found: f"{_equation(found)} does not hold",
+    "line": lambda found: f"the relation of {_names(found, ' and ')}",
+    "relation": lambda found: f"the relation of {_names(found, ' and ')}",
+    "impossible": lambda found: f"combinations that no real row has ({_what(found)} with {_within(found)})",
+    "group": lambda found: f"{_parts(found)[0].trait} among {rows_with(_parts(found)[1:])}",
+    "relation_in_group": lambda found: f"the relation of {_pair(found)} among {rows_with(_parts(found))}",
+    "triple": lambda found: f"{_parts(found)[0].trait} among {rows_with(_parts(found)[1:])}",
+    "unseen": lambda found: f"combinations of {_pair(found)}",
+    "share": lambda found: f"the share of {_what(found)}",
 }
+
+
+def _parts(found: Finding) -> list[TraitPart]:
+    return [one for one in found.subject if isinstance(one, TraitPart)]
+
+
+def _names(found: Finding, between: str = ", ") -> str:
+    return between.join(one for one in found.subject if isinstance(one, str))
+
+
+def _pair(found: Finding) -> str:
+    return _names(found, " and ")
+
+
+def _what(found: Finding) -> str:
+    return part_words(_parts(found)[0])
+
+
+def _within(found: Finding) -> str:
+    return " and ".join(map(part_words, _parts(found)[1:]))
 
 
 def column_fault(fault: Finding) -> str:
     """A fault of one column, without the column's name: part of a sentence."""
-    numbers, about = fault.numbers, fault.subject[-1]
-    real, synthetic = numbers.get("real", 0.0), numbers.get("synthetic", 0.0)
-    shares = f"{share_text(synthetic)} instead of {share_text(real)}"
+    numbers, about = fault.numbers, fault.subject[0]
+    real, synthetic = numbers["real"], numbers["synthetic"]
+    if isinstance(about, TraitPart):
+        return _share_of_column(about, numbers, fault.kind)
+    texts = [f"{_value(about, value)}" for value in (synthetic, real)]
+    if fault.kind == "mean":
+        return f"the mean is {texts[0]} instead of {texts[1]}"
     days = " days" if about == "date" else ""
-    match fault.kind:
-        case "mode":
-            return f"the value {about} makes up {shares}"
-        case "other_values":
-            return f"{share_text(synthetic)} of the values are {OTHER}, because they were too rare to be published"
-        case "missing_values":
-            return f"{share_text(synthetic)} of the values are missing instead of {share_text(real)}"
-        case "median" | "mean":
-            return f"the {fault.kind} is {_value(about, synthetic)} instead of {_value(about, real)}"
-        case "deviation":
-            texts = [f"{figure_text('number', value)}{days}" for value in (synthetic, real)]
-            return f"the standard deviation is {texts[0]} instead of {texts[1]}"
-        case "below" | "above":
-            side = "below the smallest" if fault.kind == "below" else "above the largest"
-            return f"{share_text(synthetic)} of the values are {side} real value, {_value(about, real)}"
-        case "clock":
-            return f"at least {percent(synthetic)} of the times are at the wrong hour of the day"
-        case "lost_value":
-            return f"the value {about} is missing or nearly missing"
-        case "distance":  # the Kolmogorov distance of numbers and dates is a lower bound
-            at_least = "" if about == "category" else "at least "
-            return f"{at_least}{percent(numbers['value'])} of the values would have to change to match"
-        case kind:
-            raise ValueError(f"no words for {kind!r}")
+    texts = [f"{figure_text('number', value)}{days}" for value in (synthetic, real)]
+    return f"the standard deviation is {texts[0]} instead of {texts[1]}"
 
 
-def _value(kind: str, number: float) -> str:
+def _share_of_column(cells: TraitPart, numbers: Mapping[str, float], kind: str) -> str:
+    real, synthetic = share_text(numbers["real"]), share_text(numbers["synthetic"])
+    if kind == "other_values":
+        return f"{synthetic} of the values are {OTHER}, because they were too rare to be published"
+    if cells.aspect == "values" and not numbers["real"] and "low" in numbers:
+        edge = _value(cells.kind, numbers["low"]), _value(cells.kind, numbers["high"])
+        if float(cells.last) < numbers["low"]:
+            return f"{synthetic} of the values are below the smallest real value, {edge[0]}"
+        if float(cells.low) >= numbers["high"]:
+            return f"{synthetic} of the values are above the largest real value, {edge[1]}"
+    if cells.aspect == "values" and cells.which == "value":
+        return f"the value {value_words(cells.kind, cells.low)} makes up {synthetic} instead of {real}"
+    medians = _medians(numbers, cells) if cells.aspect == "values" and cells.which != "missing" else ""
+    return f"{synthetic} of the values {of_column(cells)} instead of {real}{medians}"
+
+
+def _value(kind: str | TraitPart, number: float) -> str:
     return figure_text("date" if kind == "date" else "number", number)
 
 
 def _lacking_columns(found: Finding) -> str:
     what = "a column" if len(found.subject) == 1 else counted(len(found.subject), "column")
-    return f"The synthetic data lacks {what} of the real data: {listed(found.subject)}."
+    return f"The synthetic data lacks {what} of the real data: {listed([str(one) for one in found.subject])}."
 
 
 def _columns_match(found: Finding) -> str:
@@ -148,18 +139,9 @@ def _columns_match(found: Finding) -> str:
     compared = "compared columns" if found.numbers["left_out"] else "columns"
     which = f"All {count} {compared} match" if good == count else f"{good} of the {count} {compared} match"
     return (
-        f"{which if count > 1 else 'The column matches'} the real data: median and mean within a tenth of a standard"
-        " deviation, shares of the most frequent value and of missing values within 5 percentage points"
-        f"{', or within what chance explains' if found.numbers['by_chance'] else ''}."
+        f"{which if count > 1 else 'The column matches'} the real data: no share of their values is off by more than a"
+        " small effect (55 % instead of 45 %, or 1 % instead of 0 %), or by more than chance explains."
     )
-
-
-def _rounding(found: Finding) -> str:
-    what = "on a Saturday or Sunday"
-    if found.kind == "rounding":
-        what = f"multiples of {figure_text('number', found.numbers['size'])}"
-    shares = [share_text(found.numbers[side]) for side in ("synthetic", "real")]
-    return f"{found.subject[0]}: {shares[0]} of the values are {what} instead of {shares[1]}."
 
 
 def _beside_chance(numbers: Mapping[str, float]) -> str:
@@ -181,10 +163,13 @@ def _too_few(found: Finding) -> str:
     return f"There are too few records to judge {what}: even a new sample of real records would be off by {by}."
 
 
-def _too_few_associations(found: Finding) -> str:
-    real, synthetic = found.numbers["real"], found.numbers["synthetic"]
-    off = f"{' and '.join(found.subject)} is {synthetic:.2f} instead of {real:.2f}, which may be chance"
-    return f"There are too few records to judge associations between columns: that of {off}."
+def _too_few_rows(found: Finding) -> str:
+    numbers = found.numbers
+    return (
+        f"There are too few records to judge groups of rows: in a group of {int(numbers['rows']):,} real rows, only"
+        f" differences such as {percent(numbers['synthetic'])} instead of {percent(numbers['real'])} can be told from"
+        " chance."
+    )
 
 
 def _counts(found: Finding) -> str:
@@ -212,7 +197,7 @@ def _with_independent(found: Finding) -> str:
 
 def _lost_items(found: Finding) -> str:
     count, of = int(found.numbers["count"]), int(found.numbers["of"])
-    what, *names = found.subject
+    what, *names = (str(one) for one in found.subject)
     are = "is" if count == 1 else "are"
     return (
         f"Of the {of:,} {what}s in at least 0.1 % of the real records, {count:,} {are} missing or nearly missing from"
@@ -243,25 +228,20 @@ def _lengths(found: Finding) -> str:
 def _column_pairs(found: Finding) -> str:
     return (
         f"For a pair of columns to match the real data, {percent(found.numbers['value'])} of the rows would have to"
-        f" change on average{_beside_chance(found.numbers)}; the worst pair is {' and '.join(found.subject)}"
+        f" change on average{_beside_chance(found.numbers)}; the worst pair is {_names(found, ' and ')}"
         f" ({percent(found.numbers['worst'])})."
     )
 
 
-def _association(found: Finding) -> str:
-    real, synthetic = found.numbers["real"], found.numbers["synthetic"]
-    scale = "0: no association, 1 or -1: one determines the other"
-    return f"The association of {' and '.join(found.subject)} is {synthetic:.2f} instead of {real:.2f} ({scale})."
-
-
-def _associations_match(found: Finding) -> str:
-    gap = abs(found.numbers["real"] - found.numbers["synthetic"])
-    return f"Associations between columns match the real data: none is off by more than {gap:.2f} on a scale of 0 to 1."
-
-
 def _relation(found: Finding) -> str:
     real, synthetic = found.numbers["real"], found.numbers["synthetic"]
-    what = f"The rank correlation of {' and '.join(found.subject)} is {synthetic:.2f} instead of {real:.2f}"
+    what = f"he rank correlation of {_pair(found)} is {synthetic:.2f} instead of {real:.2f}"
+    if abs(real - synthetic) < _NEAR:
+        what = f"he rank correlation of {_pair(found)} is {synthetic:.4f} instead of {real:.4f}"
+    what = f"T{what}"
+    if found.kind == "relation_in_group":
+        rows = int(found.numbers["rows"])
+        what = f"Among {rows_with(_parts(found))} ({rows:,} real ones), t{what[1:]}"
     if real * synthetic < 0 and min(abs(real), abs(synthetic)) > _SIGN:
         return (
             f"{what}: where one grows, the other {'grows' if synthetic > 0 else 'falls'} instead of the opposite."
@@ -270,21 +250,33 @@ def _relation(found: Finding) -> str:
 
 
 def _share(found: Finding) -> str:
-    return f"{found.subject[1]}: {_shares(found)} of the rows{_medians(found)}."
+    return f"{_what(found)}: {_shares(found)} of the rows{_medians(found.numbers, _parts(found)[0])}."
 
 
 def _group(found: Finding) -> str:
-    group, text, *_ = found.subject
     rows = int(found.numbers["real_rows"])
-    return f"Among rows with {group} ({rows:,} real ones), {text} in {_shares(found)}{_medians(found)}."
+    medians = _medians(found.numbers, _parts(found)[0])
+    return (
+        f"Among {rows_with(_parts(found)[1:])} ({rows:,} real ones), {_what(found)} in {_shares(found)}{medians}."
+    )
 
 
 def _impossible(found: Finding) -> str:
-    group, text, *_ = found.subject
-    rows, synthetic = int(found.numbers["impossible_rows"]), share_text(found.numbers["synthetic"])
+    numbers, group = found.numbers, rows_with(_parts(found)[1:])
+    count, synthetic = round(numbers["synthetic_rows"] * numbers["synthetic"]), share_text(numbers["synthetic"])
+    noun, with_group = group.split(" with ", 1)
     return (
-        f"No real row with {group} has {text}, but {counted(rows, 'synthetic row')} ({synthetic} of those with {group})"
-        f"{' has' if rows == 1 else ' have'}{_medians(found)}."
+        f"No real {noun[:-1]} with {with_group} has {_what(found)}, but {counted(count, f'synthetic {noun[:-1]}')}"
+        f" ({synthetic} of those with {with_group}) {'has' if count == 1 else 'have'}"
+        f"{_medians(numbers, _parts(found)[0])}."
+    )
+
+
+def _unseen(found: Finding) -> str:
+    real, synthetic = (share_text(found.numbers[side]) for side in ("real", "synthetic"))
+    return (
+        f"{_pair(found)}: {synthetic} of the synthetic rows combine values that no row of one half of the real data"
+        f" combines; of the rows of the other half, {real} do."
     )
 
 
@@ -292,17 +284,16 @@ def _shares(found: Finding) -> str:
     return f"{share_text(found.numbers['synthetic'])} instead of {share_text(found.numbers['real'])}"
 
 
-def _medians(found: Finding) -> str:
-    """The medians of the column in these rows, if they differ."""
-    numbers, kind = found.numbers, found.subject[-1]
+def _medians(numbers: Mapping[str, float], cells: TraitPart) -> str:
+    """The medians of the trait in these rows, if they differ."""
     if "real_median" not in numbers or numbers["real_median"] == numbers["synthetic_median"]:
         return ""
-    real, synthetic = (_value(kind, numbers[f"{side}_median"]) for side in ("real", "synthetic"))
-    return f"; the median of {found.subject[2]} is {synthetic} instead of {real}"
+    real, synthetic = (_value(cells.kind, numbers[f"{side}_median"]) for side in ("real", "synthetic"))
+    return f"; the median of {cells.trait} is {synthetic} instead of {real}" if real != synthetic else ""
 
 
 def _order(found: Finding) -> str:
-    first, last = found.subject
+    first, last = (str(one) for one in found.subject)
     dates = found.kind == "order_of_dates"
     rule = f"`{first} <= {last}` under `constraints`"
     if dates:
@@ -312,6 +303,20 @@ def _order(found: Finding) -> str:
         f" synthetic rows that have both, and {share_text(found.numbers['real'])} of the real ones; if their order is a"
         f" rule, state {rule} in the domain before the fit (docs/constraints.md)."
     )
+
+
+def _equation(found: Finding) -> str:
+    result, *terms = (str(one) for one in found.subject)
+    sign = " × " if found.kind == "product" else " + "
+    return f"{result} = {sign.join(terms)}"
+
+
+def _broken_equation(found: Finding) -> str:
+    shares = [share_text(1 - found.numbers[side]) for side in ("synthetic", "real")]
+    what = f"{_equation(found)} holds"
+    if found.kind == "line":
+        what = f"{found.subject[0]} follows from {found.subject[1]} by a straight line"
+    return f"{what} in {shares[0]} of the rows instead of {shares[1]}."
 
 
 def _image_variety(found: Finding) -> str:
@@ -338,11 +343,6 @@ _SENTENCES: dict[str, Callable[[Finding], str]] = {
     "lacking_columns": _lacking_columns,
     "more_columns": _more("column is off; see the table of columns", "columns are off; see the table of columns"),
     "columns_match": _columns_match,
-    "rounding": _rounding,
-    "weekend": _rounding,
-    "more_rounding_and_weekdays": _more(
-        "column is rounded otherwise or on other weekdays", "columns are rounded otherwise or on other weekdays"
-    ),
     "single_counts": _counts,
     "pair_counts": _counts,
     "too_few_single_counts": _too_few,
@@ -357,26 +357,33 @@ _SENTENCES: dict[str, Callable[[Finding], str]] = {
     ),
     "unlisted_items": _unlisted_items,
     "lost_items": _lost_items,
+    "too_few_rows": _too_few_rows,
     "lengths": _lengths,
     "too_few_lengths": _too_few,
     "column_pairs": _column_pairs,
     "too_few_column_pairs": _too_few,
-    "association": _association,
-    "associations_match": _associations_match,
-    "too_few_associations": _too_few_associations,
     "order_of_numbers": _order,
     "order_of_dates": _order,
-    "more_orders": _more(
-        "pair of columns is out of order; the JSON output lists them",
-        "pairs of columns are out of order; the JSON output lists them",
+    "sum": _broken_equation,
+    "product": _broken_equation,
+    "line": _broken_equation,
+    "more_rules": _more(
+        "rule of columns is broken; the JSON output lists it",
+        "rules of columns are broken; the JSON output lists them",
     ),
     "relation": _relation,
-    "more_relations": _more(
+    "more_relation": _more(
         "pair of columns is related otherwise; the JSON output lists it",
         "pairs of columns are related otherwise; the JSON output lists them",
     ),
+    "relation_in_group": _relation,
+    "more_relation_in_group": _more(
+        "column has groups of rows in which others are related otherwise; the JSON output lists it",
+        "columns have groups of rows in which others are related otherwise; the JSON output lists them",
+    ),
     "relations_match": lambda found: (
-        "Columns rise and fall together as in the real data: all rank correlations are within 0.1, or within chance."
+        "Columns rise and fall together as in the real data, in all rows and within groups of them: all rank"
+        " correlations are within 0.1, or within chance."
     ),
     "share": _share,
     "more_shares": _more("share of values is off", "shares of values are off"),
@@ -387,8 +394,18 @@ _SENTENCES: dict[str, Callable[[Finding], str]] = {
     ),
     "impossible": _impossible,
     "more_impossible": _more(
-        "combination occurs in synthetic rows only; the JSON output lists it",
-        "combinations occur in synthetic rows only; the JSON output lists them",
+        "pair of columns has combinations in synthetic rows only; the JSON output lists it",
+        "pairs of columns have combinations in synthetic rows only; the JSON output lists them",
+    ),
+    "triple": _group,
+    "more_triple": _more(
+        "column differs in some group of rows by two others; the JSON output lists it",
+        "columns differ in groups of rows by two others; the JSON output lists them",
+    ),
+    "unseen": _unseen,
+    "more_unseen": _more(
+        "pair of columns combines values otherwise than real rows; the JSON output lists it",
+        "pairs of columns combine values otherwise than real rows; the JSON output lists them",
     ),
     "groups_match": lambda found: (
         "Within groups of rows, such as those with one value of a column, the other columns match the real data, too."
@@ -412,5 +429,7 @@ _SENTENCES: dict[str, Callable[[Finding], str]] = {
         f" {percent(found.numbers['copied'])} equal a real record that occurs only once; by chance it would be"
         f" {percent(found.numbers['expected'])}. Were they copied from the real data?"
     ),
-    "not_compared": lambda found: f"Not compared: {listed(found.subject[1:])}, because {found.subject[0]}",
+    "not_compared": lambda found: (
+        f"Not compared: {listed([str(one) for one in found.subject[1:]])}, because {found.subject[0]}"
+    ),
 }

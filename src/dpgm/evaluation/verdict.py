@@ -1,6 +1,6 @@
 """The verdict on an evaluation: a grade, and the findings that explain it.
 
-The findings come from the checks in `column_checks.py` and `record_checks.py`, each of which judges one kind of figure;
+The findings come from the checks in `row_checks.py` and `record_checks.py`, each of which judges one kind of figure;
 the grade is that of the worst finding. `sentences.py` says them in words, for people who do not read statistics.
 """
 
@@ -8,15 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from dpgm.evaluation.column_checks import (
-    check_associations,
-    check_columns,
-    check_orders,
-    check_pairs,
-    check_rounding_and_weekdays,
-    columns_off,
-    lacking_columns,
-)
 from dpgm.evaluation.findings import COPIES, ROUGH, VERDICT_RULES, Finding, Findings, VerdictRules
 from dpgm.evaluation.record_checks import (
     check_copies,
@@ -27,8 +18,18 @@ from dpgm.evaluation.record_checks import (
     check_lost_items,
     check_real_not_empty,
 )
-from dpgm.evaluation.relation_checks import check_groups, check_relations, check_value_shares
 from dpgm.evaluation.results import Evaluation, plain_values
+from dpgm.evaluation.row_checks import (
+    check_columns,
+    check_groups,
+    check_pairs,
+    check_power,
+    check_relations,
+    check_rules,
+    check_value_shares,
+    columns_off,
+    lacking_columns,
+)
 from dpgm.evaluation.sentences import headline, sentence
 
 Grade: TypeAlias = Literal["close", "useful", "rough", "copies"]
@@ -36,15 +37,14 @@ GRADES: tuple[Grade, ...] = ("close", "useful", "rough", "copies")  # by level
 _CHECKS: tuple[Callable[[Evaluation, VerdictRules], Findings], ...] = (
     check_real_not_empty,
     check_columns,
-    check_rounding_and_weekdays,
     check_value_shares,
+    check_rules,
     check_relations,
     check_groups,
+    check_power,
     check_counts,
     check_lost_items,
     check_pairs,
-    check_associations,
-    check_orders,
     check_learning,
     check_images,
     check_lengths,
@@ -69,12 +69,13 @@ class Verdict:
     @property
     def good(self) -> tuple[str, ...]:
         """Sentences about what is good."""
-        return tuple(sentence(finding) for finding in self.findings if not finding.off)
+        return tuple(sentence(finding) for finding in self.findings if not finding.off and not finding.undecided)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about columns that were not compared."""
-        return tuple(map(sentence, self.not_compared))
+        """Sentences about columns that were not compared, and figures that too few records cannot decide."""
+        undecided = tuple(finding for finding in self.findings if finding.undecided)
+        return tuple(map(sentence, (*self.not_compared, *undecided)))
 
     @property
     def marked(self) -> list[tuple[str, str]]:
@@ -94,7 +95,7 @@ def verdict(evaluation: Evaluation, rules: VerdictRules = VERDICT_RULES) -> Verd
     findings.sort(key=lambda finding: finding.level != COPIES)  # copies come first
     level = max((finding.level for finding in findings if finding.level is not None), default=ROUGH)
     names = [f"{name} (missing)" for name in lacking_columns(evaluation)]
-    names += [column.name for column in columns_off(evaluation, rules)]
+    names += [column.name for column in columns_off(evaluation)]
     return Verdict(GRADES[level], headline(level, findings, names), tuple(findings), _not_compared(evaluation))
 
 

@@ -57,12 +57,12 @@ def settle_in_doubles(
     """Values of the words, and which of them doubles cannot settle."""
     bits = words & ~_SIDE
     tail = bits.astype(np.float64) + 0.5
-    normal = -torch.special.ndtri(torch.from_numpy(tail * 2.0**-64)).numpy()
-    size = std * normal
+    size = -std * torch.special.ndtri(torch.from_numpy(tail * 2.0**-64)).numpy()
     # The interval's half width is std 2^-65 / density(normal), and p / density(normal) < 1.26 (Mills).
-    reach = size * margin + std * (margin + 1.3 / tail)
+    reach = (size + std) * margin + 1.3 * std / tail
     nearest = np.rint(size)
-    unsettled = (np.abs(np.abs(size - nearest) - 0.5) <= reach) | (reach >= 0.5) | (bits < _DEEP)
+    # From a reach of 1/2 on nothing is settled: no value is further than that from a half-integer.
+    unsettled = (np.abs(np.abs(size - nearest) - 0.5) <= reach) | (bits < _DEEP)
     values = nearest.astype(np.int64)
     return np.where(words & _SIDE, -values, values), unsettled
 

@@ -7,12 +7,13 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.optim.adam import adam
 
 from dpgm import validation
 from dpgm.errors import ArtefactError
 from dpgm.networks.rules import NETWORK_RULES
 
-MOMENTS = {"first": "exp_avg", "second": "exp_avg_sq"}  # our names of Adam's state, and torch's
+ADAM_EPSILON = 1e-8  # added to the root of the second moment: torch's own choice
 
 
 @dataclass(frozen=True)
@@ -45,16 +46,9 @@ class Optimizer:
     def __init__(self, settings: OptimizerSettings, parameters: Tensor, steps: int) -> None:
         self.settings, self.parameters, self.steps = settings, parameters, steps
         self.average = parameters.clone() if settings.averaged_tail else None
-        self._moments: dict[str, Tensor] = {}
-        self._done = torch.zeros(())  # how often torch's Adam thinks it has stepped
-        if settings.optimizer == "sgd":
-            self._descent: torch.optim.Optimizer = torch.optim.SGD([parameters])
-            return
-        self._descent = torch.optim.Adam([parameters], betas=settings.betas, fused=True)
-        self._done = self._done.to(parameters.device)
-        self._moments = {name: torch.zeros_like(parameters) for name in MOMENTS}
-        state = {theirs: self._moments[ours] for ours, theirs in MOMENTS.items()}
-        self._descent.state[parameters] = state | {"step": self._done}
+        moments = ("first", "second") if settings.optimizer == "adam" else ()
+        self._moments = {name: torch.zeros_like(parameters) for name in moments}
+        self._done = torch.zeros((), device=parameters.device)  # steps before this one, for torch
 
     @property
     def result(self) -> Tensor:
@@ -63,10 +57,17 @@ class Optimizer:
 
     def update(self, gradients: Tensor, step: int) -> None:
         """One step along the gradients (k, P); `step` counts from 0, also the steps that were lost in a crash."""
-        self._descent.param_groups[0]["lr"] = self.settings.rate(step, self.steps)
-        self._done.fill_(step)
-        self.parameters.grad = gradients
-        self._descent.step()
+        rate = self.settings.rate(step, self.steps)
+        if self._moments:
+            self._done.fill_(step)
+            first, second = ([moment] for moment in self._moments.values())
+            beta1, beta2 = self.settings.betas
+            adam(
+                [self.parameters], [gradients], first, second, [], [self._done], lr=rate, beta1=beta1, beta2=beta2,
+                eps=ADAM_EPSILON, weight_decay=0.0, amsgrad=False, maximize=False, fused=True,
+            )  # fmt: skip
+        else:
+            self.parameters.add_(gradients, alpha=-rate)
         if self.average is not None:
             self.average.lerp_(self.parameters, self._share(step))
 

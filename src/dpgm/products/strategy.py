@@ -133,7 +133,7 @@ def fit_products(
 
 @dataclass(frozen=True)
 class ProductStrategy(Strategy):
-    """Item sets and tables; with up to 17 items all possible records are enumerated (`enumerated.py`)."""
+    """Item sets and tables; with few items all possible records are enumerated (`enumerated.py`)."""
 
     rules: ProductRules = PRODUCT_RULES
     name = Products.kind

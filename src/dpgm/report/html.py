@@ -21,15 +21,17 @@ from numpy.typing import NDArray
 from dpgm import __version__
 from dpgm.data.atomic import atomic_file
 from dpgm.data.records import Records, grey_values
-from dpgm.evaluation.column_checks import column_faults, columns_off
 from dpgm.evaluation.column_metrics import ColumnComparison, ColumnSummary
 from dpgm.evaluation.evaluate import INDEPENDENT, SYNTHETIC
 from dpgm.evaluation.marginals import field_codes
 from dpgm.evaluation.raw_columns import figure_text
 from dpgm.evaluation.results import Evaluation
-from dpgm.evaluation.sentences import column_fault, percent, share_text
+from dpgm.evaluation.row_checks import column_faults, columns_off
+from dpgm.evaluation.sentences import column_fault
 from dpgm.evaluation.verdict import verdict
+from dpgm.evaluation.words import percent, share_text
 from dpgm.privacy.certificate import Certificate
+from dpgm.report.relations import relations
 from dpgm.validation import counted
 
 _MOST_BARS = 24  # bars of the chart of record lengths
@@ -341,6 +343,7 @@ _SECTIONS: tuple[Callable[[Evaluation], Any], ...] = (
     co_occurrence_maps,
     column_pairs,
     columns,
+    relations,
     samples,
     images,
     frequent_set_rows,

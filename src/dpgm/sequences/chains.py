@@ -1,31 +1,30 @@
-"""Chains of items: how a mixture of them is laid out in cells, started from noisy counts, and drawn from.
+"""Chains of symbols: how their laws are laid out in cells, started from noisy counts, and drawn from.
 
-A component has a law for each item before: what comes next, an item or the end. The start counts as an item before.
+A chain has a law for each symbol before: what comes next, a symbol or the end. The start counts as a symbol before.
 """
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from dpgm.arrays import Floats, Ints
 from dpgm.data.events import Events
 from dpgm.data.rows import index_dtype, row_pointers
-from dpgm.sequences.mixture import ChainMixture
 from dpgm.statistics.shrinkage import onto_simplex
 
 _DRAWS = 1 << 22  # comparisons of a uniform number with running sums at once
 
 
-def chain_sizes(items: int) -> tuple[int, ...]:
-    """The groups of a chain: for each item before, and the start, the items and the end."""
-    return (items + 1,) * (items + 1)
+def chain_sizes(symbols: int) -> tuple[int, ...]:
+    """The groups of a chain: for each symbol before, and the start, the symbols and the end."""
+    return (symbols + 1,) * (symbols + 1)
 
 
-def first_chain(steps: Floats, items: int, floor: float) -> ChainMixture:
-    """The chain of noisy counts of steps; each row is projected onto shares that are at least `floor` / items."""
-    table = np.maximum(steps.reshape(items + 1, items + 1), 0.0)
-    rows = [onto_simplex(row / max(row.sum(), 1e-9), 1.0, floor / (items + 1)) for row in table]
-    chances = torch.from_numpy(np.concatenate(rows)[None]).float()
-    return ChainMixture(torch.ones(1, dtype=torch.float64), chances, chain_sizes(items))
+def first_laws(counts: Floats, rows: int, floor: float) -> Tensor:
+    """The laws of noisy counts, one after the other; each is projected onto shares that are at least `floor` / size."""
+    table = np.maximum(counts.reshape(rows, -1), 0.0)
+    laws = [onto_simplex(row / max(row.sum(), 1e-9), 1.0, floor / len(row)) for row in table]
+    return torch.from_numpy(np.concatenate(laws)).float()
 
 
 def uniform_events(lengths: Ints, items: int, rng: np.random.Generator) -> Events:
@@ -35,33 +34,45 @@ def uniform_events(lengths: Ints, items: int, rng: np.random.Generator) -> Event
 
 
 def draw_events(
-    mixture: ChainMixture, component: Ints, items: int, longest: int, rng: np.random.Generator
+    laws: Tensor, component: Ints, symbols: int, longest: int, rng: np.random.Generator, *, in_turn: bool = False
 ) -> Events:
-    """The events of people of the given components; whoever has `longest` events ends there."""
-    width = items + 1
-    laws = mixture.chances[:, : width**2].reshape(-1, width)
-    running = torch.cumsum(laws, dim=1).numpy()[:, :-1].copy()  # what exceeds all of them is the end
-    alive, before = np.arange(len(component)), np.full(len(component), items)
+    """The events of people of the given components, whose chains are the rows of `laws`.
+
+    Whoever has `longest` events ends there. With `in_turn`, a symbol comes for the first time only after those before
+    it, as ranks of first appearance do; the last symbol may come again as another.
+    """
+    width = symbols + 1
+    # The end comes first, so that what is allowed is at the beginning of a row.
+    running = torch.cumsum(torch.roll(laws.reshape(-1, width), 1, dims=1), dim=1).numpy()
+    alive, before = np.arange(len(component)), np.full(len(component), symbols)
+    seen = np.zeros(len(component), dtype=np.int64)
     people, codes = [alive[:0]], [before[:0]]
     for _ in range(longest):
-        after = _next(running, component[alive] * width + before, rng)
-        goes_on = after < items
+        allowed = np.minimum(seen[alive] + 2, width) if in_turn else None
+        after = drawn_from(running, component[alive] * width + before, rng, allowed) - 1
+        goes_on = after >= 0
         alive, before = alive[goes_on], after[goes_on]
         if not len(alive):
             break
+        seen[alive] = np.maximum(seen[alive], before + 1)
         people.append(alive)
         codes.append(before)
     owner = np.concatenate(people)
     order = np.argsort(owner, kind="stable")
-    flat = np.concatenate(codes)[order].astype(index_dtype(items))
+    flat = np.concatenate(codes)[order].astype(index_dtype(symbols))
     return Events(row_pointers(np.bincount(owner, minlength=len(component))), flat)
 
 
-def _next(running: np.ndarray, rows: Ints, rng: np.random.Generator) -> Ints:
-    """A draw from the law of each row: how many of its running sums a uniform number exceeds."""
+def drawn_from(running: np.ndarray, rows: Ints, rng: np.random.Generator, allowed: Ints | None = None) -> Ints:
+    """A draw from the law of each row, given its running sums; among the first `allowed` values, if given."""
     found = np.empty(len(rows), dtype=np.int64)
     size = max(1, _DRAWS // max(running.shape[1], 1))
     for first in range(0, len(rows), size):
         part = rows[first : first + size]
-        found[first : first + size] = (rng.random((len(part), 1), dtype=np.float32) > running[part]).sum(axis=1)
+        uniform = rng.random((len(part), 1), dtype=np.float32)
+        last = running.shape[1] if allowed is None else allowed[first : first + size]
+        if allowed is not None:
+            uniform *= running[part, last - 1][:, None]
+        drawn = (uniform > running[part]).sum(axis=1)
+        found[first : first + size] = np.minimum(drawn, last - 1)
     return found

@@ -7,7 +7,7 @@ post-processing.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import sqrt
+from math import isqrt, sqrt
 
 import numpy as np
 import torch
@@ -71,9 +71,9 @@ class Evidence:
         strength = self.people * sqrt(sum(noise**-2 for noise in noises.values()))
         return float(min(rules.most_scaled, (rules.scaled / strength) ** rules.scaled_power))
 
-    def ask(self, vectors: VectorMap, on: WeightedPool | None = None) -> Measured[ClippedVectors]:
-        """Release the sums of a map, with the bound that suits a pool; None: every vector is a single 1."""
-        limit = STEPS if on is None else self.limit(vectors, on)
+    def ask(self, vectors: VectorMap, on: WeightedPool | None = None, *, ones: int = 1) -> Measured[ClippedVectors]:
+        """Release the sums of a map, with the bound that suits a pool; without a pool, vectors are so many ones."""
+        limit = isqrt(ones * STEPS**2 - 1) + 1 if on is None else self.limit(vectors, on)
         measured = release(self.gateway, ClippedVectors(vectors, limit), self.plan.noise(vectors.name))
         self.released.append(measured)
         return measured

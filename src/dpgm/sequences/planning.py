@@ -1,13 +1,37 @@
 """What a plan of sequences says before data is opened: budget shares and memory, from public numbers alone."""
 
+from dpgm.data.domain import Domain
 from dpgm.privacy.calibration import Spend
-from dpgm.sequences.rules import SequenceRules
+from dpgm.sequences.layout import sequence_of
+from dpgm.sequences.rules import MeasureRules, SequenceRules
+from dpgm.statistics.attribute_vectors import (
+    ATTRIBUTE_PAIRS,
+    ATTRIBUTES,
+    ATTRIBUTES_BY_ITEM,
+    ATTRIBUTES_BY_LENGTH,
+    ATTRIBUTES_BY_STEP,
+)
 from dpgm.statistics.event_vectors import ITEM_PAIRS, NGRAMS, SEQUENCE_LENGTHS, STEP_COUNTS, STEPS_BY_LENGTH
 
+_OF_ATTRIBUTES = (ATTRIBUTES, ATTRIBUTE_PAIRS, ATTRIBUTES_BY_LENGTH, ATTRIBUTES_BY_STEP, ATTRIBUTES_BY_ITEM)
 
-def chain_spends(longest: int, rules: SequenceRules) -> tuple[Spend, ...]:
-    """Shares of the budget for the statistics of chains; runs longer than any sequence are left out."""
-    rule = rules.measure
+
+def spends(domain: Domain, rules: SequenceRules) -> tuple[Spend, ...]:
+    """Shares of the budget: of the statistics of chains, and of the columns of persons."""
+    rule, columns = rules.measure, len(domain.table_columns)
+    shares = _chain_shares(sequence_of(domain).max_length, rule)
+    if columns:
+        parts = dict(zip(_OF_ATTRIBUTES, rule.attribute_parts, strict=True))
+        if columns == 1:
+            del parts[ATTRIBUTE_PAIRS]
+        scale = rule.attributes / (1 - rule.attributes) * sum(shares.values()) / sum(parts.values())
+        shares |= {name: scale * part for name, part in parts.items()}
+    total = sum(shares.values())
+    return tuple(Spend(name, share / total) for name, share in shares.items())
+
+
+def _chain_shares(longest: int, rule: MeasureRules) -> dict[str, float]:
+    """Runs longer than any sequence are left out."""
     shares = {
         SEQUENCE_LENGTHS: rule.lengths,
         STEP_COUNTS: rule.steps,
@@ -15,9 +39,7 @@ def chain_spends(longest: int, rules: SequenceRules) -> tuple[Spend, ...]:
         ITEM_PAIRS: rule.pairs,
     }
     runs = zip((3, 4, 5), rule.runs, strict=True)
-    shares |= {NGRAMS[order]: share for order, share in runs if order <= longest}
-    total = sum(shares.values())
-    return tuple(Spend(name, share / total) for name, share in shares.items())
+    return shares | {NGRAMS[order]: share for order, share in runs if order <= longest}
 
 
 def pool_size(people: int, rules: SequenceRules, *, last: bool) -> int:

@@ -7,8 +7,6 @@ import torch
 from torch import Tensor
 
 from dpgm.arrays import AnyArray, Floats, Ints
-from dpgm.data.domain import Domain
-from dpgm.data.events import Events
 from dpgm.data.records import Records
 
 _FACTOR, _MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)  # odd: of a hash of 64 bits
@@ -33,12 +31,6 @@ class Pool:
     def log_base(self) -> Tensor:
         """The logarithm of the number of draws of each record."""
         return torch.from_numpy(np.log(self.times))
-
-    @classmethod
-    def of_events(cls, events: Events, domain: Domain) -> "Pool":
-        """Records of events alone: the set of their items, which nobody looks at, is left empty."""
-        nothing = np.empty(0, dtype=np.int16)
-        return cls.merged(Records(domain, np.zeros(len(events) + 1, dtype=np.int64), nothing, events=events))
 
     @classmethod
     def merged(cls, records: Records) -> "Pool":

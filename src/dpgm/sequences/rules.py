@@ -27,6 +27,11 @@ class MeasureRules:
     steps_by_length: float = 0.15
     pairs: float = 0.08
     runs: tuple[float, ...] = (0.20, 0.11, 0.11)  # of 3, 4, 5 items
+    # Share of all statistics of the columns of persons, if there are any, and its parts: values, pairs of columns,
+    # values by length, by step and by item. Values have at most so many codes in all but the first one. By hand.
+    attributes: float = 0.25
+    attribute_parts: tuple[float, ...] = (0.15, 0.2, 0.15, 0.35, 0.15)
+    attribute_codes: int = 8
     # Classes of lengths, which have about equally many events: short, usual and long sequences differ. Measured.
     length_classes: int = 3
     # Runs are counted if the pool has more of them than this many standard deviations of the noise; at most so many.

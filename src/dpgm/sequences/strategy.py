@@ -1,9 +1,11 @@
 """The default method for sequences: a mixture of chains proposes, and a tilt reweights what it proposes.
 
     lengths   <- noisy numbers of people by number of events
+    values    <- noisy numbers of people by value of each column of persons
     steps     <- noisy counts of which item comes after which
     chain     <- the chain of these steps; a pool of sequences drawn from it
-    counts    <- noisy counts of steps by length, pairs of items, and the runs of 3 items that the pool has most often
+    counts    <- noisy counts of steps by length, pairs of items, columns with each other and with events, and
+                 the runs of 3 items that the pool has most often
     tilt      <- weights of the pool by which it has all noisy counts
     chains    <- a mixture of chains fitted to the weighted pool; a new pool
     runs      <- noisy counts of the commonest runs of 4 and 5 items; a tilt, chains and a pool again
@@ -21,24 +23,35 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpgm.arrays import Floats
 from dpgm.data.domain import Domain
 from dpgm.errors import UsageError
 from dpgm.mechanisms.gateway import Gateway
-from dpgm.sequences.chains import chain_sizes, first_chain, uniform_events
+from dpgm.sequences.chains import first_laws, uniform_events
 from dpgm.sequences.evidence import Evidence, WeightedPool, popular_runs
+from dpgm.sequences.layout import PersonLayout, sequence_of
 from dpgm.sequences.mixture import ChainMixture, fit_mixture
-from dpgm.sequences.model import Sequences, proposed, sequence_of
-from dpgm.sequences.planning import chain_spends, pool_size
+from dpgm.sequences.model import Sequences
+from dpgm.sequences.planning import pool_size, spends
 from dpgm.sequences.pool import Pool
 from dpgm.sequences.rules import SEQUENCE_RULES, SequenceRules, SequenceSettings
-from dpgm.statistics.clipped_vectors import ClippedVectors, Vectors
+from dpgm.statistics.attribute_vectors import (
+    ATTRIBUTE_PAIRS,
+    ATTRIBUTES,
+    ATTRIBUTES_BY_ITEM,
+    ATTRIBUTES_BY_LENGTH,
+    ATTRIBUTES_BY_STEP,
+    AttributeCodes,
+    AttributesByEvents,
+    AttributeVectors,
+)
+from dpgm.statistics.clipped_vectors import ClippedVectors
 from dpgm.statistics.event_vectors import (
     ItemPairs,
     Ngrams,
     SequenceLengths,
     StepCounts,
     person_events,
-    steps_of,
 )
 from dpgm.statistics.shrinkage import onto_simplex
 from dpgm.statistics.statistic import Measured, plan_descriptions
@@ -49,43 +62,74 @@ from dpgm.strategy.settings import Config, FamilySettings, no_settings
 
 def fit_chains(evidence: Evidence, domain: Domain, rng: np.random.Generator, context: RunContext) -> Sequences:
     """Measure and fit in turn: what is counted next is chosen from a pool that has what was counted before."""
-    items, longest = len(sequence_of(domain).items), sequence_of(domain).max_length
+    layout, rules = PersonLayout(domain), evidence.rules
+    items, longest = layout.symbols, sequence_of(domain).max_length
     progress = context.percent("refine")
 
-    def pool(chains: ChainMixture, *, last: bool = False) -> Pool:
-        return proposed(chains, domain, pool_size(evidence.people, evidence.rules, last=last), rng)
+    def pool(mixture: ChainMixture, *, last: bool = False) -> Pool:
+        return layout.draw(mixture, pool_size(evidence.people, rules, last=last), rng)
 
-    # A first chain, from lengths and steps.
+    # A first chain, from lengths and steps, and the values of columns.
     lengths = evidence.ask(SequenceLengths(longest))
-    steps = evidence.ask(StepCounts(items), even_pool(lengths, domain, evidence, rng))
-    chains = first_chain(steps.value.numpy(), items, evidence.rules.mixture.floor)
-    found = evidence.tilt(pool(chains))
-    evidence.ask(StepCounts(items, length_classes(found, evidence.rules.measure.length_classes)), found)
+    values = attribute_shares(evidence, layout)
+    steps = evidence.ask(StepCounts(items), even_pool(lengths, values, layout, evidence, rng))
+    chain = first_laws(steps.value.numpy(), items + 1, rules.mixture.floor)
+    mixture = layout.single(chain, torch.from_numpy(np.concatenate([np.empty(0), *values])).float())
+    found = evidence.tilt(pool(mixture))
+    evidence.ask(StepCounts(items, length_classes(found, rules.measure.length_classes)), found)
     evidence.ask(ItemPairs(items), found)
+    ask_attributes(evidence, layout, values, found)
 
-    # Runs of 3 items, then of 4 and 5; each time, chains are fitted anew to the weighted pool.
+    # Runs of 3 items, then of 4 and 5; each time, components are fitted anew to the weighted pool.
     for orders in ((3,), (4, 5)):
-        found = evidence.tilt(pool(chains), progress)
+        found = evidence.tilt(pool(mixture), progress)
         for order in orders:
             if order <= longest:
                 evidence.ask(popular_runs(order, items, found, evidence), found)
-        chains = fit_chains_to(found, items, evidence.rules, rng)
+        mixture = fit_components(found, layout, rules, rng)
 
-    found = evidence.tilt(pool(chains, last=True), progress)
-    return Sequences.of(domain, chains, evidence.released, found, evidence.rules.draw)
+    found = evidence.tilt(pool(mixture, last=True), progress)
+    return Sequences.of(layout, mixture, evidence.released, found, rules.draw)
+
+
+def attribute_shares(evidence: Evidence, layout: PersonLayout) -> list[Floats]:
+    """The share of every value of every column, from noisy counts."""
+    sizes = layout.columns.sizes
+    if not sizes:
+        return []
+    asked = AttributeVectors(ATTRIBUTES, layout.columns)
+    counts = np.split(evidence.ask(asked, ones=asked.ones).value.numpy(), np.cumsum(sizes)[:-1])
+    return [onto_simplex(one / max(one.sum(), 1.0), 1.0) for one in counts]
+
+
+def ask_attributes(evidence: Evidence, layout: PersonLayout, values: list[Floats], found: WeightedPool) -> None:
+    """Release how columns go together, and how they go with lengths, steps and items."""
+    if not values:
+        return
+    codes = AttributeCodes.coarse(layout.domain, values, evidence.rules.measure.attribute_codes)
+    for name in (ATTRIBUTE_PAIRS, ATTRIBUTES_BY_LENGTH):
+        asked = AttributeVectors(name, codes)
+        if asked.ones:
+            evidence.ask(asked, ones=asked.ones)
+    for name in (ATTRIBUTES_BY_STEP, ATTRIBUTES_BY_ITEM):
+        evidence.ask(AttributesByEvents(name, codes, layout.symbols), found)
 
 
 def even_pool(
-    lengths: Measured[ClippedVectors], domain: Domain, evidence: Evidence, rng: np.random.Generator
+    lengths: Measured[ClippedVectors],
+    values: list[Floats],
+    layout: PersonLayout,
+    evidence: Evidence,
+    rng: np.random.Generator,
 ) -> WeightedPool:
-    """People with the released lengths and all items equally likely: before anything is known of the items."""
-    sequence = sequence_of(domain)
+    """People with the released lengths and values, all items equally likely: before anything is known of the items."""
+    sequence, count = sequence_of(layout.domain), evidence.rules.pool.first
     bins = SequenceLengths(sequence.max_length).bins  # the last ones may stand for longer lengths
     shares = onto_simplex(lengths.value.numpy() / evidence.people, 1.0)
     chances = (shares / np.bincount(bins))[bins]
-    drawn = rng.choice(len(bins), evidence.rules.pool.first, p=chances / chances.sum())
-    events = uniform_events(drawn, len(sequence.items), rng)
-    return WeightedPool.even(Pool.of_events(events, domain))
+    drawn = rng.choice(len(bins), count, p=chances / chances.sum())
+    events = uniform_events(drawn, layout.symbols, rng)
+    return WeightedPool.even(layout.pool(events, layout.even_values(values, count, rng)))
 
 
 def length_classes(on: WeightedPool, count: int) -> tuple[int, ...]:
@@ -96,11 +140,12 @@ def length_classes(on: WeightedPool, count: int) -> tuple[int, ...]:
     return tuple(sorted({int(cut) for cut in cuts if cut < len(events)}))
 
 
-def fit_chains_to(found: WeightedPool, items: int, rules: SequenceRules, rng: np.random.Generator) -> ChainMixture:
-    """Chains fitted to a weighted pool, which stands for as many people as its effective size."""
-    events, sizes = person_events(found.pool.records), chain_sizes(items)
-    counts = Vectors.counted(*steps_of(events, items), len(events), sum(sizes))
-    return fit_mixture(counts, found.weights, found.effective, sizes, rules.mixture, rng)
+def fit_components(
+    found: WeightedPool, layout: PersonLayout, rules: SequenceRules, rng: np.random.Generator
+) -> ChainMixture:
+    """Components fitted to a weighted pool, which stands for as many people as its effective size."""
+    counts = layout.counts(found.pool.records)
+    return fit_mixture(counts, found.weights, found.effective, layout.sizes, rules.mixture, rng)
 
 
 @dataclass(frozen=True)
@@ -111,7 +156,14 @@ class SequenceStrategy(Strategy):
     name = Sequences.kind
     models_order = True
     settings_type = SequenceSettings
-    measures = plan_descriptions(SequenceLengths.words, StepCounts.words, ItemPairs.words, Ngrams.words)
+    measures = plan_descriptions(
+        SequenceLengths.words,
+        StepCounts.words,
+        ItemPairs.words,
+        Ngrams.words,
+        AttributeVectors.words,
+        AttributesByEvents.words,
+    )
 
     def refuses(self, config: Config, domain: Domain | None) -> str | None:
         """Refuses domains without a sequence, and the paper's preset."""
@@ -119,6 +171,11 @@ class SequenceStrategy(Strategy):
             return paper
         if domain is None or domain.sequence is None:
             return "`model` sequences needs a domain with a field of kind `sequence`; use auto or another model."
+        if len(domain.table_columns) + 1 < len(domain.fields):
+            return (
+                "a sequence is modelled beside columns of one value each; leave other lists and images out of the"
+                " domain."
+            )
         return None
 
     def settings(self, config: Config, facts: PublicFacts) -> FamilySettings:
@@ -130,7 +187,7 @@ class SequenceStrategy(Strategy):
         """The whole budget goes to measurements."""
         if facts.domain is None or facts.domain.sequence is None:
             raise UsageError("`model` sequences needs a domain with a sequence; give it.")
-        return Budget(chain_spends(facts.domain.sequence.max_length, _rules(settings)))
+        return Budget(spends(facts.domain, _rules(settings)))
 
     def architecture(self, settings: FamilySettings) -> dict[str, Any]:
         """The number of components."""

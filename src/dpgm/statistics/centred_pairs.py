@@ -29,7 +29,7 @@ from dpgm.statistics.bounds import (
     offsets_near,
     popular_sets,
 )
-from dpgm.statistics.item_tuples import NAMES, dense_rows, places_of, possible_sets
+from dpgm.statistics.item_tuples import CENTRED, CENTRED_BOUND, NAMES, dense_rows, places_of, possible_sets
 from dpgm.statistics.record_lengths import ReleasedFacts, record_sums
 from dpgm.statistics.rules import BoundRules
 from dpgm.statistics.shrinkage import shrink_signed
@@ -52,9 +52,7 @@ _CHUNK = 1 << 14  # 2^14 rows of weights up to 256 stay below 2^24, where float3
 class CentredPairs:
     """Centred sums of all pairs out of `chosen`, in the order of `tuples`."""
 
-    words: ClassVar[Descriptions] = {
-        NAMES[2]: Measures("measure", "where records are dense, centred sums of these pairs", "centred: the bound")
-    }
+    words: ClassVar[Descriptions] = {NAMES[2]: Measures("measure", CENTRED, CENTRED_BOUND)}
 
     domain: Domain
     chosen: tuple[int, ...]  # in increasing order

@@ -27,7 +27,7 @@ from dpgm.data.domain import Domain
 from dpgm.mechanisms.query import Measures, Query, View
 from dpgm.statistics.bounds import choose_bound, offsets_near, popular_sets, set_counts
 from dpgm.statistics.item_counts import possible_shares
-from dpgm.statistics.item_tuples import NAMES
+from dpgm.statistics.item_tuples import CENTRED, CENTRED_BOUND, NAMES
 from dpgm.statistics.record_lengths import Lengths, ReleasedFacts, record_sums
 from dpgm.statistics.statistic import FULL_WEIGHT, GRID, MARGIN, STEPS, Descriptions, Measured
 
@@ -37,10 +37,8 @@ class EnumeratedSets:
     """Centred sums of all sets of `order` items, in the order of `sets`; then `whole_records`."""
 
     words: ClassVar[Descriptions] = {
-        NAMES[1]: Measures("profile", "up to 17 items, centred", "centred: the bound"),
-        NAMES[2]: Measures("measure", "up to 17 items, centred", "centred: the bound"),
-        NAMES[3]: Measures("measure", "up to 17 items, centred, short records whole", "centred: the bound"),
-        NAMES[4]: Measures("measure", "up to 17 items, centred, short records whole", "centred: the bound"),
+        name: Measures("profile" if order == 1 else "measure", CENTRED, CENTRED_BOUND)
+        for order, name in NAMES.items()
     }
 
     domain: Domain

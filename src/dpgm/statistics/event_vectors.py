@@ -58,8 +58,16 @@ class SequenceLengths:
 
     def vectors(self, records: Records) -> Vectors:
         """1 in the bin of every person."""
-        lengths = np.minimum(person_events(records).lengths, len(self.bins) - 1)
-        return _one_each(self.bins[lengths])
+        return _one_each(self.cells(records))
+
+    def cells(self, records: Records) -> Ints:
+        """The bin of every person."""
+        return self.bins[np.minimum(person_events(records).lengths, len(self.bins) - 1)]
+
+
+def item_events(events: Events) -> tuple[Ints, Ints]:
+    """The person and the item of every event."""
+    return events.people(), events.codes.astype(np.int64)
 
 
 def steps_of(events: Events, items: int) -> tuple[Ints, Ints]:

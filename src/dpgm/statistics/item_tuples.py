@@ -26,6 +26,9 @@ from dpgm.statistics.record_lengths import ReleasedFacts, counts_within
 from dpgm.statistics.shrinkage import shrink
 from dpgm.statistics.statistic import GRID, Descriptions, Measured, ScaleTerms, Target, at_positions, target_of
 
+# How sums are described that are taken of (x_i - offset_i) in place of x_i, with offsets near the frequencies.
+CENTRED = "centred where records are dense or items are few"
+CENTRED_BOUND = "if centred, the bound chosen for what one record adds"
 NAMES = {1: ITEMS, 2: "pair counts", 3: "triple counts", 4: "quadruple counts"}  # by the size of the sets
 # Rows of a matrix product: sums of 0/1 columns with weights up to 256 stay below 2^24, where float32 is exact.
 _CHUNK = {"cpu": {2: 1 << 14, 3: 1 << 12, 4: 1 << 12}, "cuda": {2: 1 << 16, 3: 1 << 16, 4: 1 << 14}}
@@ -36,7 +39,11 @@ class ItemTuples:
     """Counts of all sets of `order` positions out of `chosen`, in the order of `tuples`."""
 
     words: ClassVar[Descriptions] = {
-        name: Measures("measure", f"records holding each {sets}", "sqrt(sets within the bound)")
+        name: Measures(
+            "measure",
+            f"records holding each {sets}",
+            "sqrt(sets within the length bound)",
+        )
         for name, sets in (
             (NAMES[2], "pair of popular items"),
             (NAMES[3], "triple of popular items"),

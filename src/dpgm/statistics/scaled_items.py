@@ -64,12 +64,12 @@ class ScaledItems:
         SCALED: Measures(
             "profile",
             "records holding each item, rare items on a larger scale, less what most records hold",
-            "the bound",
+            "the bound chosen for what one record adds",
         ),
         ITEMS: Measures(
             "profile",
-            "of tables, rows holding each value, less an equal share of the rows",
-            "tables: a bound, about sqrt(sum over the columns of 1 - 1/values)",
+            "in tables, rows holding each value, less an equal share of the rows",
+            "in tables, about sqrt(sum over the columns of 1 - 1/values)",
         ),
     }
 

@@ -65,7 +65,9 @@ def plan_descriptions(*statistics: Descriptions) -> dict[str, Measures]:
         for name, one in words.items():
             first = joined.get(name, one)
             pairs = zip(first[1:], one[1:], strict=True)
-            joined[name] = Measures(first.stage, *("; ".join(dict.fromkeys(pair)) for pair in pairs))
+            joined[name] = Measures(
+                first.stage, *(said if new in said else f"{said}; {new}" for said, new in pairs)
+            )
     return joined
 
 

@@ -51,7 +51,7 @@ async def save_data(desk: Desk, project: Project, form: Form) -> str:
         chosen = desk.workspace.data_files().get(form["file"])
         if chosen is None:
             raise UsageError("this file is no longer in the folder; choose one of the list.")
-        changes["file"] = str(chosen)
+        changes |= {"file": str(chosen)} | ({} if str(chosen) == answers.file else {"kinds": {}})
     if form.get("reading"):
         changes["reading"] = {name: form[name].strip() for name in READING_OPTIONS if form.get(name, "").strip()}
     if form.get("asked"):
@@ -63,10 +63,10 @@ async def save_data(desk: Desk, project: Project, form: Form) -> str:
         desk.workspace.checked(project.answers.file)
         for name in ("draft.yaml", "domain.yaml"):  # of another reading
             project.path(name).unlink(missing_ok=True)
-        desk.runs.start(project, "look", Commands(desk.workspace, project).inspect({}))
+        desk.runs.start(project, "look", Commands(desk.workspace, project).inspect())
     elif _shape(project) != _shape(replace(project, answers=answers)):
         project.path("domain.yaml").unlink(missing_ok=True)
-        desk.runs.start(project, "look", Commands(desk.workspace, project).inspect({}))
+        desk.runs.start(project, "look", Commands(desk.workspace, project).inspect())
     return f"projects/{project.id}/data"
 
 
@@ -112,9 +112,9 @@ async def save_fields(desk: Desk, project: Project, form: Form) -> str:
         if wanted != now[column.name] and wanted in draft_words():
             kinds[column.name] = wanted
     if kinds:
-        same = {name: kind for name, kind in now.items() if name not in kinds and kind in draft_words()}
+        project = project.save(kinds={**project.answers.kinds, **kinds})
         project.path("domain.yaml").unlink(missing_ok=True)
-        desk.runs.start(project, "look", Commands(desk.workspace, project).inspect(same | kinds))
+        desk.runs.start(project, "look", Commands(desk.workspace, project).inspect())
         return f"projects/{project.id}/data"
     items = form.get("items", "found")
     domain, known = fields.stated(draft, form)

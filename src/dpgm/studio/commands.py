@@ -1,5 +1,6 @@
 """The commands of `dpgm` behind a project: what runs, what "show as command" shows, and what a reader could type."""
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 
@@ -23,6 +24,27 @@ READING_OPTIONS = (
 HELP: Mapping[str, str] = {one.name: one.option.help for one in declared() if one.name in READING_OPTIONS}
 
 
+_FLAGS = {f"--{name.replace('_', '-')}": name.replace("_", " ").capitalize() for name in READING_OPTIONS}
+_FLAGS |= {
+    "--no-header": "Header",
+    "--person": "Column that says whose row it is",
+    "--item": "Column that names the thing",
+}
+_FLAGS |= {"--rows-per-person": "Use at most so many rows of each person"}
+_FLAG = re.compile(r"(--[a-z-]+)")
+_KIND = re.compile(r"--kind '?([^'=]+)=([a-z]+)'?")
+
+
+def in_words_of_the_form(message: str) -> str:
+    """A message of the command line, whose options become the boxes of the page of data.
+
+    >>> in_words_of_the_form("leave out what is above them with --skip-lines 1.")
+    'leave out what is above them with “Skip lines” 1.'
+    """
+    message = _KIND.sub(r"the kind \2 for \1 on the page of fields and", message)
+    return _FLAG.sub(lambda flag: f"“{_FLAGS[flag[1]]}”" if flag[1] in _FLAGS else flag[1], message)
+
+
 class Commands:
     """The commands of one project, with paths below the served folder."""
 
@@ -35,9 +57,9 @@ class Commands:
         """A file of the project, as commands name it."""
         return str(self.project.path(name).relative_to(self._root))
 
-    def inspect(self, kinds: Mapping[str, str]) -> list[str]:
+    def inspect(self) -> list[str]:
         """Look inside the data."""
-        stated = [f"--kind={name}={kind}" for name, kind in kinds.items()]
+        stated = [f"--kind={name}={kind}" for name, kind in self._answers.kinds.items()]
         draft = ["--draft-domain", self.path("draft.yaml"), "--force", "--json"]
         return ["inspect", self.data, *self.reading(), *stated, *draft]
 

@@ -130,13 +130,15 @@ def ledger_view(path: str) -> dict[str, Any]:
     from dpgm.privacy.accountant import cost
     from dpgm.privacy.ledger import Ledger
 
-    opened = Ledger(Path(path))
-    entries = []
+    opened, entries = Ledger(Path(path)), []
+    faults = list(opened.check())
+    if faults:
+        return {"entries": [], "totals": None, "faults": faults}
     for entry in opened.entries():
         alone = cost(entry.charged, opened.delta, check=False).epsilon if entry.charged else 0.0
         shown = {"name": entry.name, "state": entry.state, "time": entry.time, "release": entry.release}
         entries.append(shown | {"epsilon": alone})
-    return {"entries": entries, "totals": asdict(opened.totals()), "faults": list(opened.check())}
+    return {"entries": entries, "totals": asdict(opened.totals()), "faults": []}
 
 
 def create_ledger(path: str, epsilon: float, delta: float) -> None:

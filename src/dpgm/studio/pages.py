@@ -9,7 +9,7 @@ from dpgm.data.domain_file import domain_to_plain
 from dpgm.errors import DpgmError, UsageError
 from dpgm.privacy.certificate import CERTIFICATE_NAME
 from dpgm.studio import fields, library
-from dpgm.studio.commands import HELP, READING_OPTIONS, Commands, line
+from dpgm.studio.commands import HELP, READING_OPTIONS, Commands, in_words_of_the_form, line
 from dpgm.studio.library import Library
 from dpgm.studio.runs import Runs, RunState, State
 from dpgm.studio.workspace import Project, Workspace, read_json
@@ -99,6 +99,8 @@ async def data_page(desk: Desk, project: Project) -> Page:
     """Which file, who its people are, how it is written, and what it looks like inside."""
     run = desk.runs.state(project, "look")
     found = desk.runs.output(project, "look") if run.state is State.FINISHED else None
+    if found is not None:
+        found["hints"] = [(name, in_words_of_the_form(hint)) for name, hint in found["hints"]]
     reading = [
         {"name": name, "help": HELP[name], "value": project.answers.reading.get(name, "")}
         for name in READING_OPTIONS
@@ -108,11 +110,12 @@ async def data_page(desk: Desk, project: Project) -> Page:
         "look": _of(run),
         "found": found,
         "columns": _columns(found),
+        "unit": _unit(project, found),
         "reading": reading,
         "answers": asdict(project.answers),
     }
     band = FROM_PLAN if found is None else FROM_ROWS
-    command = line(Commands(desk.workspace, project).inspect({})) if project.answers.file else ""
+    command = line(Commands(desk.workspace, project).inspect()) if project.answers.file else ""
     return _page(desk, project, "data", "Data", band, command, body, changing=run.is_alive)
 
 
@@ -184,7 +187,7 @@ async def run_page(desk: Desk, project: Project) -> Page:
     """How far the fit is: facts of the plan alone."""
     state = desk.runs.state(project, "fit")
     body = {"fit": _of(state), "epsilon": project.answers.epsilon, "made_up": project.answers.made_up}
-    return _page(desk, project, "run", "RunState", FROM_PLAN, state.command, body, changing=state.is_alive)
+    return _page(desk, project, "run", "Run", FROM_PLAN, state.command, body, changing=state.is_alive)
 
 
 async def compare_page(desk: Desk, project: Project) -> Page:
@@ -254,8 +257,10 @@ def _epsilon(text: str) -> float | None:
     return value if 0 < value <= MOST_EPSILON else None
 
 
-def _unit(project: Project) -> str:
-    return "people" if project.answers.several in ("yes", "no") else "rows"
+def _unit(project: Project, found: Mapping[str, Any] | None = None) -> str:
+    """What a record is; of people with several rows, each of the rows that are used."""
+    several = (project.answers.rows_per_person or 1) > 1 or project.answers.several == "unknown"
+    return "rows" if several or (found is not None and found["source"]["unit"] == "row") else "people"
 
 
 def _of(state: RunState) -> dict[str, Any]:
@@ -266,7 +271,8 @@ def _states(desk: Desk, project: Project) -> dict[str, str]:
     """Every step with its state in words."""
     answers = project.answers
     looked = desk.runs.state(project, "look").state is State.FINISHED or answers.made_up
-    asked = bool(answers.several and answers.records)
+    found = desk.runs.output(project, "look") or {}
+    asked = bool(answers.several and answers.records) and found.get("records", answers.records) == answers.records
     fit, compared = desk.runs.state(project, "fit"), desk.runs.state(project, "compare")
     done, needed, later = "done", "needs an answer", "not yet"
     released = project.path(f"release/{CERTIFICATE_NAME}").is_file()

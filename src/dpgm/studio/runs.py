@@ -7,6 +7,7 @@ resumed.
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from dpgm.errors import UsageError
+from dpgm.studio.commands import in_words_of_the_form
 from dpgm.studio.workspace import Project, Workspace, read_json, write_json
 
 _TAIL = 4000  # characters of a log that are looked at
@@ -181,4 +183,5 @@ def _last_error(path: Path) -> str:
         return ""
     lines = [line for line in text.splitlines() if line.startswith("dpgm: ")]
     errors = [line for line in lines if ": error[" in line or line.startswith("dpgm: error[")]
-    return (errors or lines or ["dpgm: it ended without a word; its log lies in the project's folder."])[-1][6:]
+    last = (errors or lines or ["dpgm: it ended without a word; its log lies in the project's folder."])[-1]
+    return in_words_of_the_form(re.sub(r"^dpgm: (error\[[A-Z-]+\]: )?", "", last))

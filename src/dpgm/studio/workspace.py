@@ -46,6 +46,7 @@ class Answers:
         rows_per_person: the most rows of a person that are used.
         records: the public number of people or rows.
         reading: how the file is written, by the names of the reading options.
+        kinds: kinds of columns that the curator corrected.
         items: whether items are "found" privately, "stated" in the domain, or those of the "file".
         known: how the curator knows what is stated of each field.
         epsilon: the budget.
@@ -68,6 +69,7 @@ class Answers:
     rows_per_person: int | None = None
     records: int | None = None
     reading: Mapping[str, str] = field(default_factory=dict)
+    kinds: Mapping[str, str] = field(default_factory=dict)
     items: str = "found"
     known: Mapping[str, str] = field(default_factory=dict)
     epsilon: float | None = None

@@ -53,7 +53,6 @@ LARGEST_FILES = {MODEL_NAME: MAX_BYTES, DOMAIN_NAME: MAX_DOMAIN_BYTES, README_NA
 PRIVATE_RANDOMNESS = "private randomness"  # the only check that an honest NOT PRIVATE release fails
 _SOFTWARE = re.compile(r"dpgm [0-9]{1,6}(\.[0-9]{1,6}){0,3}([abc.+-][a-z0-9]{1,20})?")
 ATTESTATION_CHECK = "attestation, if any"
-_OLD_SIGNATURE = "certificate.sig"  # of releases before signatures stood in attestations
 _OPENS = "the generator opens"
 _NOT_TRIED = "not tried, because another check failed"
 # Relative tolerance below the recomputed epsilon: accountants of other versions discretise a little differently.
@@ -305,8 +304,6 @@ def file_checks(folder: ReleaseFolder, certificate: Certificate) -> tuple[Check,
 
 def _why_names_differ(names: Set[str], expected: Set[str], missing: str) -> str | None:
     for extra in sorted(names - expected):
-        if extra == _OLD_SIGNATURE:
-            return f"{extra} is a signature as earlier versions wrote it; remove it, and sign the release again"
         return f"{extra[:60]!r} is not a file of a release"
     for absent in sorted(expected - names):
         return missing.format(absent)

@@ -48,7 +48,7 @@ def information(deviations: Floats, noise: Floats | float, expected: Floats, rou
     return max(0.0, 0.5 * float((kept * surplus).sum()))
 
 
-def strengths(
+def pair_strengths(
     measured: Measured[PairBlocks], means: Sequence[Floats], shares: Sequence[Floats], records: int, rounds: int
 ) -> Floats:
     """The mutual information of every pair, in nats (see `information`)."""

@@ -25,7 +25,7 @@ from dpgm.statistics.pair_blocks import (
     rank_features,
 )
 from dpgm.statistics.statistic import Measured, release
-from dpgm.trees.dependence import ColumnPair, mean_weights, spanning_pairs, strengths
+from dpgm.trees.dependence import ColumnPair, mean_weights, pair_strengths, spanning_pairs
 from dpgm.trees.groups import code_orders, equal_groups
 from dpgm.trees.lists import ListMeasurements, measure_lists
 from dpgm.trees.rules import TreeRules
@@ -161,7 +161,7 @@ class _Chooser:
         """The spanning tree of the strongest pairs of table columns: lengths of lists follow from items."""
         rules = self._rules.pairs
         means = mean_weights(coarse.statistic, self._likely, rules.mean_prior)
-        strength = strengths(coarse, means, self._shares, self._records, rules.strength_rounds)
+        strength = pair_strengths(coarse, means, self._shares, self._records, rules.strength_rounds)
         columns = self._coding.table_columns
         strength[[last >= columns for _, last in self._pairs]] = 0.0
         return spanning_pairs(self._pairs, strength, columns)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from dpgm.data.decoding import event_lists_together, shaped_table
 from dpgm.data.domain import Domain, Field
 from dpgm.data.items import escape_formula
-from dpgm.data.layouts import Layout, Part, Shape
+from dpgm.data.layouts import Layout, Shape, TablePart
 from dpgm.data.records import Records
 
 # Cells with these characters are quoted: also all separators that a reader may guess.
@@ -38,7 +38,7 @@ class Written:
     shape: Shape
     layout: Layout | None
     rng: np.random.Generator
-    part: Part = "all"
+    part: TablePart = "all"
 
     @property
     def has_lines(self) -> bool:

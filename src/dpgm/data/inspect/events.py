@@ -21,6 +21,7 @@ from dpgm.data.values import NumberStyle, in_column
 from dpgm.errors import InputError
 from dpgm.validation import counted
 
+_EPOCH = datetime.date(1970, 1, 1).toordinal()  # the day from which times are counted
 _ROWS = 1_000_000  # by which columns are judged
 _CONSTANT = 0.99  # of the persons with several rows, for a column to be an attribute
 _SEVERAL_ROWS = 1.5  # per person, from which rows may be events
@@ -150,7 +151,7 @@ def _days(seconds: Floats) -> str:
     if not len(known):
         raise InputError("no event has a time; name another column with `time`.")
     ends = (int(known.min() // SECONDS["day"]), int(known.max() // SECONDS["day"]))
-    return "..".join(str(datetime.date(1970, 1, 1) + datetime.timedelta(days=day)) for day in ends)
+    return "..".join(str(datetime.date.fromordinal(_EPOCH + day)) for day in ends)
 
 
 class _Rows:

@@ -219,13 +219,15 @@ def _say_missing(words: Sequence[str]) -> str:
     return f"say {options} if that means a missing value"
 
 
-def joining_mark(cells: Collection[str]) -> str | None:
+def joining_mark(cells: Collection[str], stated: str | None = None) -> str | None:
     """The separator of items, if cells hold several: there are fewer distinct parts than distinct cells.
+
+    If a separator is stated, no other is looked for.
 
     >>> joining_mark({"Surgery, general", "Medicine", "Cardiology"}) is None
     True
     """
-    for separator in _ITEM_SEPARATORS:
+    for separator in _ITEM_SEPARATORS if stated is None else (stated,) if stated else ():
         joined = sum(separator in cell for cell in cells)
         parts = {part.strip() for cell in cells for part in cell.split(separator)}
         if joined >= _MIN_JOINED and len(parts) < len(cells):

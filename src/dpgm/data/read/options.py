@@ -58,11 +58,13 @@ class ReadOptions(DeclaredOptions):
             self._take_layout(domain.layout)
         if self.item_separator is None and domain is not None and domain.item_set is not None:
             object.__setattr__(self, "item_separator", domain.item_set.separator)
-        object.__setattr__(self, "domain", domain)
         if isinstance(self.missing, str) or not all(isinstance(text, str) for text in self.missing):
             raise UsageError("`missing` must be a list of texts that stand for a missing value.")
         stated = () if domain is None else domain.missing_texts
         object.__setattr__(self, "missing", tuple(dict.fromkeys((*self.missing, *stated))))
+        if domain is not None and self.missing != stated:  # a comparison with the release reads the file alike
+            domain = replace(domain, missing_texts=tuple(text for text in self.missing if text.strip()))
+        object.__setattr__(self, "domain", domain)
         check_shape(self.shape)
         if self.format is not None:
             format_named(self.format)
@@ -77,6 +79,8 @@ class ReadOptions(DeclaredOptions):
             raise UsageError("`comment` must be the text that comment lines start with, without quotation marks.")
         if self.memory is not None:
             bytes_of(self.memory)  # refuses what is not a size
+        if self.table is not None and self.query is not None:
+            raise UsageError("`table` and `query` both say what to read of a database; leave out one of them.")
         if self.count is not None and (self.person is None or self.item is None):
             raise UsageError("`count` belongs to the long shape; give `person` and `item` as well.")
         self._check_rows_per_person()
