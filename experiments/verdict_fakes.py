@@ -342,7 +342,7 @@ def judge_fakes(rows: list[int], seed: int, only: str) -> list[dict[str, object]
 
 def judge_fresh(rows: list[int], samples: int, first_seed: int, only: str) -> list[dict[str, object]]:
     found = []
-    for table in [name for name in TABLES if only in name]:
+    for table in [name for name in TABLES if not only or name in only.split(",")]:
         for count in rows:
             size = min(count, MOST_PUBLIC.get(table, count))
             close = 0
