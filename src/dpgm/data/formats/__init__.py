@@ -22,6 +22,7 @@ from dpgm.data.formats.matrices import Npy, Npz
 from dpgm.data.formats.opening import Input, listing, locate
 from dpgm.data.formats.parquet import Parquet
 from dpgm.data.formats.pictures import PictureFolder
+from dpgm.data.formats.postgres import Postgres
 from dpgm.data.formats.sqlite import Sqlite
 from dpgm.errors import InputError, UsageError
 from dpgm.validation import near
@@ -58,6 +59,7 @@ FORMATS: tuple[Format, ...] = (
     PictureFolder("png", (), (".png",)),
     Sqlite("sqlite", (".sqlite",), (".sqlite3", ".db", ".db3"), "application/vnd.sqlite3"),
     DuckDb("duckdb", (".duckdb",)),
+    Postgres("postgresql", ()),
 )
 _ANYTHING_ELSE = "csv"  # what data without a name are that begin like no other format
 _TEXT_FILE = (
@@ -111,12 +113,12 @@ def media_type_of(path: str | os.PathLike[str]) -> str:
 
 def format_of(source: Input, options: "ReadOptions") -> Format:
     """The format of a file or folder to read: as stated, otherwise by its name."""
-    if source.path.is_dir():
+    if source.address is None and source.path.is_dir():
         found = next((one for one in FORMATS if one.holds(source.path)), None)
         if found is None:
             raise InputError(f"{source}: is a folder; name a file in it.")
         return found
-    named = by_ending(source.name, options.format)
+    named = by_ending(source.name, source.format or options.format)
     if named is None:
         raise _unknown(source)
     if source.sheet is not None and "sheets" not in named.format.has:

@@ -98,15 +98,15 @@ class Sqlite(Database):
         return head.startswith(b"SQLite format 3\0")
 
     @contextmanager
-    def session(self, source: Input) -> Iterator["SqliteSession"]:
+    def session(self, source: Input) -> Iterator["OpenSqlite"]:
         """Opens the file for reading alone."""
         with faults(source, sqlite3.Error, _why):
             address = f"{source.path.absolute().as_uri()}?mode=ro"
             with closing(sqlite3.connect(address, uri=True)) as connection:
-                yield SqliteSession(connection)
+                yield OpenSqlite(connection)
 
 
-class SqliteSession:
+class OpenSqlite:
     """An open SQLite database."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -129,9 +129,9 @@ class SqliteSession:
             self._connection.execute(f"DROP VIEW temp.{_VIEW}")
         return [(name, declared) for _, name, declared, *_ in found]
 
-    def schema(self, query: str) -> pa.Schema:
+    def described(self, query: str) -> tuple[str, pa.Schema]:
         """Names, and types by the declared ones."""
-        return pa.schema([(name, _reader(declared)[0]) for name, declared in self._declared(query)])
+        return query, pa.schema([(name, _reader(declared)[0]) for name, declared in self._declared(query)])
 
     def batches(self, query: str, schema: pa.Schema, row: str) -> Iterator[pa.Table]:
         """The rows, value by value."""
