@@ -48,7 +48,8 @@ _LEAST_NOISE = 4.0  # people: the noise on a count is at least this in what is m
 _ENOUGH, _MOST_FITS = 60, 3  # counts that errors are taken over, and fits for them at most
 _MOST_FORECASTS = 4  # steps of a search for an epsilon
 _CLOSE = 0.9  # the search ends when the smallest visible group is at least this share of the one asked for
-LARGEST_EPSILON = 100.0  # beyond, no fit calls itself private
+# What a search for an epsilon tries: two digits each; beyond 100 no fit calls itself private.
+_EPSILONS = [float(f"{digits}e{power}") for power in range(-3, 1) for digits in range(10, 100)] + [100.0]
 
 
 @dataclass(frozen=True)
@@ -100,11 +101,7 @@ class Forecast:
 
     def epsilon_for(self, group: int) -> float | None:
         """About the smallest epsilon at which a group is visible, to two digits; None if none is enough."""
-        for step in range(5 * 90):
-            epsilon = float(f"{step % 90 + 10}e{step // 90 - 3}")
-            if epsilon <= LARGEST_EPSILON and self.at(epsilon).visible <= group:
-                return epsilon
-        return None
+        return next((epsilon for epsilon in _EPSILONS if self.at(epsilon).visible <= group), None)
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -178,7 +175,7 @@ def accurate_enough(
         epsilon = found.epsilon_for(group)
         if epsilon is None:
             raise UsageError(
-                f"no epsilon up to {LARGEST_EPSILON:g} makes a group of {group:,} of {records:,} people visible; "
+                f"no epsilon up to {_EPSILONS[-1]:g} makes a group of {group:,} of {records:,} people visible; "
                 "ask for a larger group."
             )
         if epsilon == config.epsilon:
