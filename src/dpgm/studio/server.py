@@ -362,11 +362,12 @@ def serve_folder(
             for _ in sys.stdin:
                 link()
 
-        link()
-        say("the link works once, within two minutes; press Enter here for a new one, Ctrl-C to end")
-        threading.Thread(target=renew, daemon=True).start()
         try:
-            asyncio.run(_until_stopped(server, desk, listening))
+            with suppress(KeyboardInterrupt):  # also one that comes before the server listens for it
+                link()
+                say("the link works once, within two minutes; press Enter here for a new one, Ctrl-C to end")
+                threading.Thread(target=renew, daemon=True).start()
+                asyncio.run(_until_stopped(server, desk, listening))
         finally:
             desk.runs.stop_all()
             desk.library.close()
