@@ -4,11 +4,15 @@ anything is wrong."""
 import contextlib
 import datetime
 import sqlite3
+import warnings
 
 import adbc_driver_postgresql.dbapi as dbapi
 import duckdb
 import numpy as np
+import polars
+import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset
 import pytest
 
 import dpgm
@@ -16,11 +20,14 @@ from database_data import DOMAIN, as_duckdb, as_parquet, as_postgres, as_sqlite,
 from dpgm.cli.app import load_commands, run
 from dpgm.data.formats.opening import locate
 from dpgm.data.kinds import column_of_type
+from dpgm.data.read.frames import read_frame
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.read.readers import open_files
 from dpgm.data.values import TEXTS
 from dpgm.errors import InputError, UsageError
 from dpgm.evaluation.file_inputs import file_inputs
+from dpgm.evaluation.inputs import inputs_of
+from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.synthesis import joint
 from postgres_server import PASSWORD, postgres_server
 
@@ -478,3 +485,128 @@ def test_several_processes_do_not_read_a_server(folder, server, monkeypatch):
     monkeypatch.setattr(joint, "all_or_none", contextlib.nullcontext)
     with pytest.raises(UsageError, match="other rows"), joint.reading_together(url, ReadOptions(), {}):
         pass
+
+
+# -- connections and Arrow streams --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def connected(stored):
+    """Connects to people in a database of a kind."""
+    with contextlib.ExitStack() as stack:
+
+        def connect(kind, table):
+            connects = {"sqlite": sqlite3.connect, "duckdb": duckdb.connect, "postgresql": dbapi.connect}
+            return stack.enter_context(contextlib.closing(connects[kind](str(stored(kind, table)))))
+
+        yield connect
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_connection_is_read_like_the_database_and_stays_open(folder, connected, kind):
+    table = people()
+    expected = dpgm.read_records(as_parquet(table, folder), domain="people.yaml")
+    connection = connected(kind, table)
+    for _ in range(2):
+        assert dpgm.read_records(connection, domain="people.yaml", query="select * from people") == expected
+    assert dpgm.inspect_file(connection, table="people").records == 400
+    assert dpgm.read_source(connection, table="people", discover=True)[0].domain.origin == "judged"
+    fits = [
+        dpgm.Synthesizer(1, domain="people.yaml", randomness=SeededRandomness(1)).fit(data, **how)
+        for data, how in ((connection, {"query": "select * from people"}), (folder / "people.parquet", {}))
+    ]
+    assert fits[0].sample(50, seed=1) == fits[1].sample(50, seed=1)
+    with pytest.raises(InputError, match="cannot be run"):
+        dpgm.read_records(connection, query="select nothing from people", discover=True)
+
+
+def test_a_connection_that_was_told_how_to_give_rows_gives_the_same(folder, connected):
+    table = people()
+    path = as_sqlite(table, folder)
+    expected = dpgm.read_records(path, domain="people.yaml")
+    with contextlib.closing(sqlite3.connect(path, detect_types=sqlite3.PARSE_DECLTYPES)) as connection:
+        connection.row_factory = sqlite3.Row
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of the converters, in newer versions of Python
+            assert dpgm.read_records(connection, domain="people.yaml") == expected
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("create table t (age integer)")
+        connection.execute("insert into t values (5), (95)")
+        domain = {"fields": [{"name": "age", "kind": "numeric", "low": 0, "high": 100, "bins": 10}]}
+        assert lists(dpgm.read_records(connection, domain=domain)) == [[0], [9]]
+
+
+def test_a_connection_of_another_kind_gets_a_sentence_that_helps():
+    class Connection:
+        pass
+
+    Connection.__module__ = "sqlalchemy.engine.base"
+    for read in (dpgm.read_records, dpgm.Synthesizer(1).fit, dpgm.inspect_file):
+        with pytest.raises(UsageError, match=r"give the address.*pandas\.read_sql"):
+            read(Connection())
+
+
+class ArrowStream:
+    """What libraries such as Ibis give: an object that has nothing but an Arrow stream."""
+
+    def __init__(self, table):
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+def arrow_streams(table, folder):
+    relation = duckdb.connect(str(as_duckdb(table, folder))).sql("select * from people")
+    dataset = pyarrow.dataset.dataset(as_parquet(table, folder))
+    return {
+        "duckdb relation": lambda: relation,
+        "polars lazy frame": lambda: polars.from_arrow(table).lazy(),
+        "pyarrow dataset": lambda: dataset,
+        "pyarrow scanner": lambda: dataset.scanner(batch_size=37),
+        "pyarrow reader": lambda: table.to_reader(37),
+        "arrow stream": lambda: ArrowStream(table),
+        "arrow stream with categories": lambda: ArrowStream(
+            table.set_column(1, "sex", table.column("sex").dictionary_encode())
+        ),
+    }
+
+
+def test_whatever_gives_an_arrow_stream_is_read_as_the_table(folder):
+    table = people()
+    expected = read_frame(table, "people.yaml").records
+    found = read_frame(table, discover=True).records.domain
+    for name, given in arrow_streams(table, folder).items():
+        assert read_frame(given(), "people.yaml").records == expected, name
+        assert dpgm.as_records(given(), "people.yaml") == expected, name
+        assert read_frame(given(), discover=True).records.domain == found, name
+        assert dpgm.Domain.draft(given()) == dpgm.Domain.draft(table), name
+    fits = [
+        dpgm.Synthesizer(1, domain="people.yaml", randomness=SeededRandomness(1)).fit(data)
+        for data in (table, ArrowStream(table))
+    ]
+    assert fits[0].sample(50, seed=1) == fits[1].sample(50, seed=1)
+    for domain in ("people.yaml", None):
+        compared, plain = (
+            inputs_of(table.to_reader(37), table, domain=domain),
+            inputs_of(table, table, domain=domain),
+        )
+        assert (compared.real, compared.synthetic) == (plain.real, plain.synthetic)
+
+
+def test_a_stream_that_breaks_off_is_one_sentence(folder):
+    def batches():
+        yield from people(30).to_batches()
+        raise ValueError(SECRET)
+
+    schema = people(30).schema
+    with pytest.raises(InputError, match="cannot be read to its end") as refused:
+        read_frame(pa.RecordBatchReader.from_batches(schema, batches()), "people.yaml")
+    assert SECRET not in str(refused.value)
+
+
+def test_row_numbers_of_a_stream_go_on_from_batch_to_batch():
+    table = pa.table({"age": [5.0] * 40 + [float("nan")]})
+    domain = {"fields": [{"name": "age", "kind": "numeric", "low": 0, "high": 100, "bins": 10}]}
+    with pytest.raises(InputError, match="row 41, column 'age'"):
+        read_frame(table.to_reader(7), domain)

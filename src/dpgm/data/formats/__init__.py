@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from dpgm.data.domain import Domain
 from dpgm.data.formats.base import NEEDS, Format, Guess
+from dpgm.data.formats.connections import is_connection, of_connection
 from dpgm.data.formats.delimited import Delimited
 from dpgm.data.formats.duck_db import DuckDb
 from dpgm.data.formats.excel import Workbook
@@ -113,7 +114,7 @@ def media_type_of(path: str | os.PathLike[str]) -> str:
 
 def format_of(source: Input, options: "ReadOptions") -> Format:
     """The format of a file or folder to read: as stated, otherwise by its name."""
-    if source.address is None and source.path.is_dir():
+    if source.format is None and source.path.is_dir():
         found = next((one for one in FORMATS if one.holds(source.path)), None)
         if found is None:
             raise InputError(f"{source}: is a folder; name a file in it.")
@@ -187,6 +188,8 @@ def refuse_options(format: Format, source: Input, options: "ReadOptions") -> Non
 
 def parts_of(path: "Paths | Sequence[Paths]") -> "list[Paths]":
     """The files of a data set: those given, or the files of one format in a folder in the order of their names."""
+    if is_connection(path):
+        return [of_connection(path)]
     if not isinstance(path, (str, os.PathLike)):
         return list(path)
     folder = Path(path)

@@ -71,7 +71,9 @@ class Database(Typed):
                     yield Chunk(_decoded(table), place)
                     start += table.num_rows
 
-        return with_members(RowStream(str(source), schema, rows, typed=True, noun="table or query"))
+        # Whoever opened a connection may have tables whose types were taken from the rows of a file.
+        inferred = source.connection is not None
+        return with_members(RowStream(str(source), schema, rows, True, noun="table or query", inferred=inferred))
 
 
 def _query(session: OpenDatabase, source: Input, options: "ReadOptions") -> str:

@@ -30,6 +30,10 @@ class DuckDb(Database):
     def session(self, source: Input) -> Iterator["OpenDuckDb"]:
         """Opens the file for reading alone."""
         duckdb = driver("duckdb", source, "a DuckDB database")
+        if source.connection is not None:
+            with faults(source, duckdb.Error, _why):
+                yield OpenDuckDb(source.connection)
+            return
         with faults(source, duckdb.Error, _unreadable):
             connection = duckdb.connect(str(source.path), read_only=True, config=_CLOSED)
         with faults(source, duckdb.Error, _why), closing(connection):

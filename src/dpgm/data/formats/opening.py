@@ -38,7 +38,7 @@ class Input:
 
     Data from a pipe are a temporary `copy`, which lives as long as this value; `label` is its name in messages, and the
     ending of `alias` says its format, if known. The `format` is stated where an address says it. The `address` of a
-    server may hold a password and is never shown.
+    server may hold a password and is never shown. Of a `connection` that somebody opened, the rows are read through it.
     """
 
     path: Path
@@ -49,6 +49,7 @@ class Input:
     copy: Any = field(default=None, repr=False, compare=False)
     format: str | None = None
     address: str | None = field(default=None, repr=False)
+    connection: Any = field(default=None, repr=False)
 
     def __fspath__(self) -> str:
         return str(self.path)

@@ -38,6 +38,11 @@ class Postgres(Database):
     @contextmanager
     def session(self, source: Input) -> Iterator["OpenPostgres"]:
         """Connects, for reading alone."""
+        if source.connection is not None:
+            errors = driver("adbc_driver_manager.dbapi", source, "a PostgreSQL database").Error
+            with closing(source.connection.cursor()) as cursor:
+                yield OpenPostgres(source, cursor, errors)
+            return
         if source.address is None:
             raise UsageError(f"{source}: a PostgreSQL database has an address: postgresql://user@host/name.")
         dbapi = driver("adbc_driver_postgresql.dbapi", source, "a PostgreSQL database")
