@@ -65,7 +65,7 @@ def test_dates_on_days_that_no_real_date_has_are_named(tmp_path):
     broken = staff(seed=1)
     moved = broken.started + pandas.to_timedelta(rng.integers(0, 7, len(broken)), unit="D")
     found = judged(broken.assign(started=moved), tmp_path)
-    assert any("started" in text and "are on a S" in text and "day instead of 0 %." in text for text in found.bad)
+    assert any("started" in text and "are on a S" in text and "day instead of 0 %" in text for text in found.bad)
 
 
 @pytest.mark.parametrize("domain", [Domain.of_items(list("abcdef")), Domain((Image("image", 2, 3),))])
