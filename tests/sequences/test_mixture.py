@@ -17,7 +17,7 @@ from dpgm.statistics.clipped_vectors import Vectors
 from dpgm.statistics.event_vectors import steps_of
 
 RULES = replace(SEQUENCE_RULES.mixture, components=2, iterations=60, shrink=0.1)
-LAYOUT = PersonLayout(Domain((ItemSequence("s", tuple("abc"), max_length=40),)))
+LAYOUT = PersonLayout(Domain((ItemSequence("s", tuple("abc"), max_length=40),)), SEQUENCE_RULES.bins)
 
 
 def chain(*rows):

@@ -1,10 +1,12 @@
 """How a component of the mixture makes a person: where its laws lie, which cells a record has, how records are drawn.
 
-A component has a chain of symbols, and a law of the values of every column. Its laws are groups of cells, one after the
-other; given the component, the parts of a person are independent.
+A component has a chain of symbols, or laws of days (`dpgm.sequences.days`) where events have times, and a law of the
+values of every column. Its laws are groups of cells, one after the other; given the component, events and columns are
+independent.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -17,12 +19,15 @@ from dpgm.data.events import Events
 from dpgm.data.kinds import ItemSequence
 from dpgm.data.records import Records
 from dpgm.data.rows import index_dtype, row_pointers
-from dpgm.sequences.chains import chain_sizes, draw_events, drawn_from
+from dpgm.sequences.chains import chain_sizes, draw_events, drawn_from, uniform_events
+from dpgm.sequences.days import DayDrawer, DayLayout, even_times
 from dpgm.sequences.mixture import ChainMixture
 from dpgm.sequences.pool import Pool
 from dpgm.statistics.attribute_vectors import AttributeCodes
 from dpgm.statistics.clipped_vectors import Vectors
-from dpgm.statistics.event_vectors import person_events, steps_of
+from dpgm.statistics.event_vectors import StepCounts, person_events, steps_of
+from dpgm.statistics.rules import TimeBins
+from dpgm.statistics.time_vectors import Clock, DaySteps
 
 
 def sequence_of(domain: Domain) -> ItemSequence:
@@ -36,6 +41,7 @@ class PersonLayout:
     """The laws of a component for persons of a domain."""
 
     domain: Domain
+    bins: TimeBins
 
     @property
     def symbols(self) -> int:
@@ -43,37 +49,68 @@ class PersonLayout:
         return len(sequence_of(self.domain).items)
 
     @cached_property
+    def clock(self) -> Clock | None:
+        """The period, if events have times."""
+        sequence = sequence_of(self.domain)
+        return Clock.of(sequence, self.bins) if sequence.time else None
+
+    @cached_property
+    def days(self) -> DayLayout | None:
+        """The laws of days, if events have times."""
+        return None if self.clock is None else DayLayout(self.clock, self.symbols)
+
+    @cached_property
     def columns(self) -> AttributeCodes:
         """The columns of a person, each value with a code of its own."""
         return AttributeCodes.fine(self.domain)
 
     @property
-    def chain_width(self) -> int:
-        """The number of cells of a chain, which come first."""
-        return sum(chain_sizes(self.symbols))
+    def steps(self) -> StepCounts | DaySteps:
+        """The statistic of steps, from which a first chain is made."""
+        return StepCounts(self.symbols) if self.clock is None else DaySteps(self.symbols, self.clock)
+
+    @property
+    def _event_sizes(self) -> tuple[int, ...]:
+        return chain_sizes(self.symbols) if self.days is None else self.days.sizes
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The number of cells of every group."""
-        return (*chain_sizes(self.symbols), *self.columns.sizes)
+        """The number of cells of every group: those of events come first."""
+        return (*self._event_sizes, *self.columns.sizes)
 
     def counts(self, records: Records) -> Vectors:
         """How often every record has each cell."""
-        steps = steps_of(person_events(records), self.symbols)
-        people, values = self.columns.cells(records)
-        rows, cells = np.concatenate([steps[0], people]), np.concatenate([steps[1], values + self.chain_width])
-        return Vectors.counted(rows, cells, len(records), sum(self.sizes))
+        widths = [sum(self._event_sizes), sum(self.columns.sizes)]
+        if self.days is None:
+            events = Vectors.counted(*steps_of(person_events(records), self.symbols), len(records), widths[0])
+        else:
+            events = self.days.counts(records)
+        values = Vectors.counted(*self.columns.cells(records), len(records), widths[1])
+        return Vectors.joined([events, values], widths)
 
-    def single(self, chain: Tensor, columns: Tensor) -> ChainMixture:
+    def single(self, laws: Tensor, columns: Sequence[Floats]) -> ChainMixture:
         """A mixture of one component."""
-        return ChainMixture(torch.ones(1, dtype=torch.float64), torch.cat([chain, columns])[None], self.sizes)
+        values = torch.from_numpy(np.concatenate([np.empty(0), *columns])).float()
+        return ChainMixture(torch.ones(1, dtype=torch.float64), torch.cat([laws, values])[None], self.sizes)
 
     def draw(self, mixture: ChainMixture, count: int, rng: np.random.Generator) -> Pool:
         """Records drawn from a mixture; the set of their items, which nobody looks at, is left empty."""
         component = mixture.draw_components(count, rng)
-        chain, columns = mixture.chances[:, : self.chain_width], mixture.chances[:, self.chain_width :]
-        events = draw_events(chain, component, self.symbols, sequence_of(self.domain).max_length, rng)
+        laws, columns = torch.split(mixture.chances, [sum(self._event_sizes), sum(self.columns.sizes)], dim=1)
+        longest = sequence_of(self.domain).max_length
+        if self.days is None:
+            events = draw_events(laws, component, self.symbols, longest, rng)
+        else:
+            events = DayDrawer(self.days, laws, component, rng, in_turn=False).draw(longest)
         return self.pool(events, self._values(columns, component, rng))
+
+    def even(self, lengths: Ints, shares: list[Floats], rng: np.random.Generator) -> Pool:
+        """People with the given lengths and shares of values; all items, and all times, are equally likely."""
+        events = uniform_events(lengths, self.symbols, rng)
+        if self.clock is not None:
+            events = replace(events, times=even_times(lengths, self.clock, rng))
+        drawn = [rng.choice(len(share), len(lengths), p=share / share.sum()) for share in shares]
+        return self.pool(events, np.stack(drawn, axis=1) if drawn else _no_columns(len(lengths)))
 
     def pool(self, events: Events, codes: Ints) -> Pool:
         """The pool of people with these events, and these values of the columns, (n, columns)."""
@@ -82,12 +119,11 @@ class PersonLayout:
         pointers = row_pointers(np.full(len(events), len(starts)))
         return Pool.merged(Records(self.domain, pointers, positions, events=events))
 
-    def even_values(self, shares: list[Floats], count: int, rng: np.random.Generator) -> Ints:
-        """(count, columns): values drawn from the shares of every column."""
-        drawn = [rng.choice(len(share), count, p=share / share.sum()) for share in shares]
-        return np.stack(drawn, axis=1) if drawn else np.empty((count, 0), dtype=np.int64)
-
     def _values(self, laws: Tensor, component: Ints, rng: np.random.Generator) -> Ints:
-        parts = torch.split(laws, list(self.columns.sizes), dim=1)
+        parts = torch.split(laws, list(self.columns.sizes), dim=1) if self.columns.sizes else ()
         drawn = [drawn_from(torch.cumsum(part, dim=1).numpy(), component, rng) for part in parts]
-        return np.stack(drawn, axis=1) if drawn else np.empty((len(component), 0), dtype=np.int64)
+        return np.stack(drawn, axis=1) if drawn else _no_columns(len(component))
+
+
+def _no_columns(count: int) -> Ints:
+    return np.empty((count, 0), dtype=np.int64)

@@ -19,7 +19,7 @@ from dpgm.sequences.evidence import WeightedPool
 from dpgm.sequences.layout import PersonLayout
 from dpgm.sequences.mixture import ChainMixture
 from dpgm.sequences.pool import resampled
-from dpgm.sequences.rules import LARGEST_THETA, MOST_CHAINS, DrawRules
+from dpgm.sequences.rules import LARGEST_THETA, MOST_CHAINS, DrawRules, SequenceRules
 from dpgm.sequences.terms import Term, read_terms, taken, term_state
 from dpgm.statistics.clipped_vectors import ClippedVectors
 from dpgm.statistics.event_vectors import person_events
@@ -87,7 +87,7 @@ class Sequences(Generator):
 
     @classmethod
     def from_state(
-        cls, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain, draw: DrawRules
+        cls, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain, rules: SequenceRules
     ) -> "Sequences":
         """Restore a generator from an untrusted file.
 
@@ -105,13 +105,13 @@ class Sequences(Generator):
             raise ArtefactError("the model's number of components is not valid; get the release again.")
 
         left = dict(tensors)
-        layout = PersonLayout(domain)
+        layout = PersonLayout(domain, rules.bins)
         mixture = read_mixture(left, components, layout.sizes)
         ceiling = taken(left, "ceiling", torch.float64, LARGEST_THETA, size=1)
         terms = read_terms(left, layout)
         if left:
             raise ArtefactError("the model has missing or unknown tensors; get the release again.")
-        return cls(layout, mixture, terms, float(ceiling[0]), draw)
+        return cls(layout, mixture, terms, float(ceiling[0]), rules.draw)
 
     # -- samples -----------------------------------------------------------------------------------------------
 

@@ -12,14 +12,19 @@ from dpgm.statistics.attribute_vectors import (
     ATTRIBUTES_BY_STEP,
 )
 from dpgm.statistics.event_vectors import ITEM_PAIRS, NGRAMS, SEQUENCE_LENGTHS, STEP_COUNTS, STEPS_BY_LENGTH
+from dpgm.statistics.time_vectors import ITEM_HOURS, TIME_STATISTICS
 
 _OF_ATTRIBUTES = (ATTRIBUTES, ATTRIBUTE_PAIRS, ATTRIBUTES_BY_LENGTH, ATTRIBUTES_BY_STEP, ATTRIBUTES_BY_ITEM)
 
 
 def spends(domain: Domain, rules: SequenceRules) -> tuple[Spend, ...]:
-    """Shares of the budget: of the statistics of chains, and of the columns of persons."""
-    rule, columns = rules.measure, len(domain.table_columns)
-    shares = _chain_shares(sequence_of(domain).max_length, rule)
+    """Shares of the budget: of the statistics of chains, of times, and of the columns of persons."""
+    rule, columns, sequence = rules.measure, len(domain.table_columns), sequence_of(domain)
+    shares = _chain_shares(sequence.max_length, rule)
+    if sequence.time:
+        scale = rule.times / (1 - rule.times) * sum(shares.values()) / sum(rule.time_parts)
+        named = zip((*TIME_STATISTICS, ITEM_HOURS), rule.time_parts, strict=True)
+        shares |= {name: scale * part for name, part in named}
     if columns:
         parts = dict(zip(_OF_ATTRIBUTES, rule.attribute_parts, strict=True))
         if columns == 1:
@@ -42,8 +47,10 @@ def _chain_shares(longest: int, rule: MeasureRules) -> dict[str, float]:
     return shares | {NGRAMS[order]: share for order, share in runs if order <= longest}
 
 
-def pool_size(people: int, rules: SequenceRules, *, last: bool) -> int:
+def pool_size(people: int, rules: SequenceRules, *, last: bool, timed: bool = False) -> int:
     """How many sequences are drawn for a pool."""
     rule = rules.pool
+    if timed:
+        return int(min(max(rule.timed * people, rule.timed_least), rule.timed_most))
     wanted, least = (rule.proposals, rule.least) if last else (rule.proposals_before, rule.least_before)
     return int(min(max(wanted * people, least), rule.most))

@@ -7,6 +7,7 @@ chosen on subsets of msnbc (30,000 and all people) and on simulated cards, and c
 
 from dataclasses import dataclass, field
 
+from dpgm.statistics.rules import TimeBins
 from dpgm.strategy.settings import FamilySettings
 from dpgm.tilting.rules import TILT_RULES, TiltRules
 
@@ -32,6 +33,11 @@ class MeasureRules:
     attributes: float = 0.25
     attribute_parts: tuple[float, ...] = (0.15, 0.2, 0.15, 0.35, 0.15)
     attribute_codes: int = 8
+    # Share of all statistics of times, if events have them, and its parts: habits, active days, hours, elapsed times,
+    # hours in a row, first hours, gaps, activity, hours by rank, events of days, items by hour. By hand, after a
+    # prototype on simulated cards.
+    times: float = 0.25
+    time_parts: tuple[float, ...] = (0.15, 0.12, 0.18, 0.2, 0.1, 0.06, 0.05, 0.05, 0.07, 0.04, 0.08)
     # Classes of lengths, which have about equally many events: short, usual and long sequences differ. Measured.
     length_classes: int = 3
     # Runs are counted if the pool has more of them than this many standard deviations of the noise; at most so many.
@@ -73,6 +79,10 @@ class PoolRules:
     least: int = 1_000_000
     least_before: int = 300_000
     most: int = 3_000_000
+    # The same where events have times: a person adds to many more statistics. By hand, for the memory.
+    timed: float = 1.0
+    timed_least: int = 150_000
+    timed_most: int = 400_000
     # Parameters have a normal prior of precision `precision` (1 + people / proposals), since a pool is random as well,
     # and another one of standard deviation `spread` per share of the people. Measured.
     precision: float = 30.0
@@ -100,6 +110,7 @@ class SequenceRules:
     mixture: MixtureRules = field(default_factory=MixtureRules)
     pool: PoolRules = field(default_factory=PoolRules)
     draw: DrawRules = field(default_factory=DrawRules)
+    bins: TimeBins = field(default_factory=TimeBins)
 
 
 SEQUENCE_RULES = SequenceRules()

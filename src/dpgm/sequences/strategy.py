@@ -27,7 +27,7 @@ from dpgm.arrays import Floats
 from dpgm.data.domain import Domain
 from dpgm.errors import UsageError
 from dpgm.mechanisms.gateway import Gateway
-from dpgm.sequences.chains import first_laws, uniform_events
+from dpgm.sequences.chains import first_laws
 from dpgm.sequences.evidence import Evidence, WeightedPool, popular_runs
 from dpgm.sequences.layout import PersonLayout, sequence_of
 from dpgm.sequences.mixture import ChainMixture, fit_mixture
@@ -55,6 +55,12 @@ from dpgm.statistics.event_vectors import (
 )
 from dpgm.statistics.shrinkage import onto_simplex
 from dpgm.statistics.statistic import Measured, plan_descriptions
+from dpgm.statistics.time_vectors import (
+    FIRST_TIMES,
+    TIME_STATISTICS,
+    ItemHours,
+    TimeVectors,
+)
 from dpgm.strategy.memory_rules import MemoryRules, Sizes
 from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, RunContext, Strategy
 from dpgm.strategy.settings import Config, FamilySettings, no_settings
@@ -62,23 +68,27 @@ from dpgm.strategy.settings import Config, FamilySettings, no_settings
 
 def fit_chains(evidence: Evidence, domain: Domain, rng: np.random.Generator, context: RunContext) -> Sequences:
     """Measure and fit in turn: what is counted next is chosen from a pool that has what was counted before."""
-    layout, rules = PersonLayout(domain), evidence.rules
+    rules = evidence.rules
+    layout = PersonLayout(domain, rules.bins)
     items, longest = layout.symbols, sequence_of(domain).max_length
     progress = context.percent("refine")
 
     def pool(mixture: ChainMixture, *, last: bool = False) -> Pool:
-        return layout.draw(mixture, pool_size(evidence.people, rules, last=last), rng)
+        return layout.draw(
+            mixture, pool_size(evidence.people, rules, last=last, timed=layout.clock is not None), rng
+        )
 
-    # A first chain, from lengths and steps, and the values of columns.
+    # A first component, from lengths, values of columns, steps and times.
     lengths = evidence.ask(SequenceLengths(longest))
     values = attribute_shares(evidence, layout)
-    steps = evidence.ask(StepCounts(items), even_pool(lengths, values, layout, evidence, rng))
-    chain = first_laws(steps.value.numpy(), items + 1, rules.mixture.floor)
-    mixture = layout.single(chain, torch.from_numpy(np.concatenate([np.empty(0), *values])).float())
+    mixture = layout.single(
+        first_events(evidence, layout, even_pool(lengths, values, layout, evidence, rng)), values
+    )
     found = evidence.tilt(pool(mixture))
     evidence.ask(StepCounts(items, length_classes(found, rules.measure.length_classes)), found)
     evidence.ask(ItemPairs(items), found)
     ask_attributes(evidence, layout, values, found)
+    ask_times(evidence, layout, found)
 
     # Runs of 3 items, then of 4 and 5; each time, components are fitted anew to the weighted pool.
     for orders in ((3,), (4, 5)):
@@ -90,6 +100,29 @@ def fit_chains(evidence: Evidence, domain: Domain, rng: np.random.Generator, con
 
     found = evidence.tilt(pool(mixture, last=True), progress)
     return Sequences.of(layout, mixture, evidence.released, found, rules.draw)
+
+
+def first_events(evidence: Evidence, layout: PersonLayout, even: WeightedPool) -> Tensor:
+    """The laws of events of a first component, from noisy counts of steps; where there are times, also of these."""
+    floor = evidence.rules.mixture.floor
+    if layout.days is None:
+        steps = evidence.ask(layout.steps, even)
+        return first_laws(steps.value.numpy(), layout.symbols + 1, floor)
+    clock = layout.days.clock
+    maps = [layout.steps, *(TimeVectors(name, clock) for name in FIRST_TIMES)]
+    released = {one.name: evidence.ask(one, even).value.numpy() for one in maps}
+    return layout.days.first(released, evidence.people, floor)
+
+
+def ask_times(evidence: Evidence, layout: PersonLayout, found: WeightedPool) -> None:
+    """Release all that is counted of times, but for what the first component was made from."""
+    if layout.clock is None:
+        return
+    for name in TIME_STATISTICS:
+        if name not in FIRST_TIMES:
+            asked = TimeVectors(name, layout.clock)
+            evidence.ask(asked, ones=asked.ones) if asked.ones else evidence.ask(asked, found)
+    evidence.ask(ItemHours(layout.symbols, layout.clock), found)
 
 
 def attribute_shares(evidence: Evidence, layout: PersonLayout) -> list[Floats]:
@@ -128,8 +161,7 @@ def even_pool(
     shares = onto_simplex(lengths.value.numpy() / evidence.people, 1.0)
     chances = (shares / np.bincount(bins))[bins]
     drawn = rng.choice(len(bins), count, p=chances / chances.sum())
-    events = uniform_events(drawn, layout.symbols, rng)
-    return WeightedPool.even(layout.pool(events, layout.even_values(values, count, rng)))
+    return WeightedPool.even(layout.even(drawn, values, rng))
 
 
 def length_classes(on: WeightedPool, count: int) -> tuple[int, ...]:
@@ -163,6 +195,8 @@ class SequenceStrategy(Strategy):
         Ngrams.words,
         AttributeVectors.words,
         AttributesByEvents.words,
+        TimeVectors.words,
+        ItemHours.words,
     )
 
     def refuses(self, config: Config, domain: Domain | None) -> str | None:
@@ -195,7 +229,10 @@ class SequenceStrategy(Strategy):
 
     def memory(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, rules: MemoryRules) -> float:
         """Estimated memory of pools and their statistics."""
-        return rules.proposal * pool_size(plan.records, _rules(plan.settings.family), last=True)
+        family = _rules(plan.settings.family)
+        timed = domain is not None and domain.sequence is not None and domain.sequence.time
+        each = rules.timed_proposal if timed else rules.proposal
+        return each * pool_size(plan.records, family, last=True, timed=timed)
 
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext
@@ -216,7 +253,7 @@ class SequenceStrategy(Strategy):
         settings: FamilySettings,
     ) -> Sequences:
         """A generator from the parts of an untrusted release."""
-        return Sequences.from_state(architecture, tensors, domain, _rules(settings).draw)
+        return Sequences.from_state(architecture, tensors, domain, _rules(settings))
 
 
 def _rules(settings: FamilySettings) -> SequenceRules:

@@ -33,6 +33,7 @@ from dpgm.statistics.event_vectors import (
     SequenceLengths,
     StepCounts,
 )
+from dpgm.statistics.time_vectors import ITEM_HOURS, TIME_STATISTICS, ItemHours, TimeVectors
 from dpgm.strategy.protocol import check_tensors
 
 
@@ -104,11 +105,18 @@ def _read_attributes_by_events(name: str, tensors: dict[str, Tensor], layout: Pe
     return AttributesByEvents(name, _read_codes(name, tensors, layout), layout.symbols)
 
 
+def _read_times(name: str, _: dict[str, Tensor], layout: PersonLayout) -> VectorMap:
+    if layout.clock is None:
+        raise ArtefactError(f"the model has a statistic {name!r}, but events have no times; get the release again.")
+    return ItemHours(layout.symbols, layout.clock) if name == ITEM_HOURS else TimeVectors(name, layout.clock)
+
+
 _READERS: Mapping[str, Callable[[str, dict[str, Tensor], PersonLayout], VectorMap]] = {
     SEQUENCE_LENGTHS: lambda _, __, layout: SequenceLengths(sequence_of(layout.domain).max_length),
-    STEP_COUNTS: lambda _, __, layout: StepCounts(layout.symbols),
+    STEP_COUNTS: lambda _, __, layout: layout.steps,
     ITEM_PAIRS: lambda _, __, layout: ItemPairs(layout.symbols),
     STEPS_BY_LENGTH: _read_steps_by_length,
+    **dict.fromkeys((*TIME_STATISTICS, ITEM_HOURS), _read_times),
     **dict.fromkeys(NGRAMS.values(), _read_runs),
     **dict.fromkeys((ATTRIBUTES, ATTRIBUTE_PAIRS, ATTRIBUTES_BY_LENGTH), _read_attributes),
     **dict.fromkeys((ATTRIBUTES_BY_STEP, ATTRIBUTES_BY_ITEM), _read_attributes_by_events),
