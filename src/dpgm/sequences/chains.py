@@ -21,9 +21,13 @@ def chain_sizes(symbols: int) -> tuple[int, ...]:
 
 
 def first_laws(counts: Floats, rows: int, floor: float) -> Tensor:
-    """The laws of noisy counts, one after the other; each is projected onto shares that are at least `floor` / size."""
-    table = np.maximum(counts.reshape(rows, -1), 0.0)
-    laws = [onto_simplex(row / max(row.sum(), 1e-9), 1.0, floor / len(row)) for row in table]
+    """The laws of noisy counts, one after the other; each is projected onto shares that are at least `floor` / size.
+
+    Counts of either sign count, since noise that is cut off at 0 would look like rare symbols.
+    """
+    table = counts.reshape(rows, -1)
+    totals = np.maximum(table.sum(axis=1), np.maximum(table, 0).sum(axis=1) / 2).clip(1e-9)
+    laws = [onto_simplex(row / total, 1.0, floor / len(row)) for row, total in zip(table, totals, strict=True)]
     return torch.from_numpy(np.concatenate(laws)).float()
 
 

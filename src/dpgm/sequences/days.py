@@ -14,15 +14,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpgm.arrays import AnyArray, Floats, Ints
+from dpgm.arrays import Floats, Ints
 from dpgm.data.events import Events
 from dpgm.data.records import Records
 from dpgm.data.rows import index_dtype, row_pointers
 from dpgm.sequences.chains import drawn_from, first_laws
 from dpgm.statistics.clipped_vectors import Vectors
 from dpgm.statistics.event_vectors import person_events
-from dpgm.statistics.statistic import STEPS
+from dpgm.statistics.shrinkage import onto_simplex
 from dpgm.statistics.time_vectors import (
+    ACTIVE_DAYS,
     ACTIVITY,
     DAY,
     ELAPSED,
@@ -31,15 +32,19 @@ from dpgm.statistics.time_vectors import (
     HOURS_OF_EVENTS,
     MINUTES,
     WEEK,
+    WORKDAYS,
     Clock,
     Timeline,
     TimeVectors,
     day_chain_rows,
+    day_count_bins,
     day_steps_of,
     habit_kinds,
 )
 
 _BLOCKS = 6  # of hours, for laws of elapsed times
+_LEAST = 2**-9  # chance that a day is active, or quiet, in a first component
+_KNOWN = {"activity": ACTIVITY, "habits": HABITS}
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,6 @@ class DayLayout:
         bins = self.clock.bins
         waited = np.searchsorted(bins.elapsed, line.minutes[later] - line.minutes[later - 1], side="right") - 1
         law = np.minimum(line.ranks[later], bins.rank_classes - 1) * _BLOCKS + _block(line.minutes[later - 1])
-        habits = TimeVectors(HABITS, self.clock)
         found = {
             "chain": day_steps_of(line, self.symbols),
             "weekend": (line.people[opens], line.minutes[opens] // (MINUTES // 2)),
@@ -88,42 +92,54 @@ class DayLayout:
         }
         widths = {name: laws * size for name, (laws, size) in self.groups.items()}
         vectors = {name: Vectors.counted(*cells, count, widths[name]) for name, cells in found.items()}
-        vectors |= {"activity": self._activity(records), "habits": habits.vectors(records)}
+        vectors |= {name: TimeVectors(called, self.clock).vectors(records) for name, called in _KNOWN.items()}
         return Vectors.joined([vectors[name] for name in widths], list(widths.values()))
 
-    def _activity(self, records: Records) -> Vectors:
-        """With the days that are quiet like the day before, which the statistic leaves out."""
-        known = TimeVectors(ACTIVITY, self.clock).vectors(records)
-        dense = np.zeros((len(records), 4 * WEEK), dtype=np.int64)
-        dense[known.rows, known.cells] = known.steps // STEPS
-        dense[:, : 2 * WEEK : 2] = self._quiet(dense)
-        return Vectors(
-            row_pointers(np.full(len(records), 4 * WEEK)),
-            np.tile(np.arange(4 * WEEK), len(records)),
-            dense.ravel() * STEPS,
-        )
-
-    def _quiet(self, dense: AnyArray, people: float = 1) -> AnyArray:
-        """(..., 7): the days that are not counted, from those that are."""
-        weekly = np.bincount(self.clock.weekdays, minlength=WEEK)
-        counted = dense.reshape(*dense.shape[:-1], 2, WEEK, 2).sum(axis=(-3, -1))
-        found: AnyArray = np.maximum(people * weekly - counted, 0)
-        return found
-
-    def first(self, released: Mapping[str, Floats], people: int, floor: float) -> Tensor:
-        """The laws of a single component, from noisy counts of steps, activity, habits, hours and elapsed times."""
-        activity = np.maximum(released[ACTIVITY], 0)
-        activity[: 2 * WEEK : 2] = self._quiet(activity, people)
+    def first(self, released: Mapping[str, Floats], floor: float, levels: int) -> tuple[Tensor, Tensor]:
+        """The weights (K,) and laws (K, cells) of components with several levels of activity, from noisy counts."""
         bins = self.clock.bins
         waits = released[ELAPSED].reshape(bins.rank_classes, _BLOCKS, -1, len(bins.elapsed)).sum(axis=2)
         counts = {
             "chain": released["steps"],
-            "activity": activity,
+            "activity": released[ACTIVITY],
             "habits": released[HABITS],
             "weekend": released[HOURS_OF_EVENTS][HALVES : 2 * HALVES],
             "elapsed": waits.ravel(),
         }
-        return torch.cat([first_laws(counts[name], laws, floor) for name, (laws, _) in self.groups.items()])
+        laws = {name: first_laws(counts[name], number, floor) for name, (number, _) in self.groups.items()}
+        size = day_count_bins(bins)
+        weights, chances = self._levels(released[ACTIVE_DAYS][: size**2].reshape(size, size), levels)
+        activity = self._activity_of(counts["activity"], weights, chances)
+        parts = [activity if name == "activity" else law.expand(len(weights), -1) for name, law in laws.items()]
+        return torch.from_numpy(weights), torch.cat(parts, dim=1)
+
+    def _levels(self, table: Floats, levels: int) -> tuple[Floats, Floats]:
+        """Shares of people (K,), and how likely their weekdays and days of weekends are active (K, 2)."""
+        shares = onto_simplex(table.ravel() / max(table.sum(), 1.0), 1.0).reshape(table.shape)
+        counts = np.array((0, *self.clock.bins.day_counts))
+        ends = int(self.clock.weekend.sum())
+        chances = [np.minimum(counts / max(days, 1), 1.0) for days in (self.clock.days - ends, ends)]
+        groups = [np.minimum((chance * levels).astype(np.int64), levels - 1) for chance in chances]
+        group = groups[0][:, None] * levels + groups[1]
+        weights = np.bincount(group.ravel(), shares.ravel(), minlength=levels**2)
+        both = np.broadcast_arrays(chances[0][:, None], chances[1][None])
+        means = [np.bincount(group.ravel(), (shares * one).ravel(), minlength=levels**2) for one in both]
+        kept = weights > 0
+        return weights[kept] / weights.sum(), np.stack(means, axis=1)[kept] / weights[kept, None]
+
+    def _activity_of(self, counts: Floats, weights: Floats, chances: Floats) -> Tensor:
+        """(K, cells): the laws of activity of each level; days are active alike after active and quiet days."""
+        daily = np.maximum(counts.reshape(2, WEEK, 2).sum(axis=0), 1.0)
+        shift = _log_odds(chances) - _log_odds((weights[:, None] * chances).sum(axis=0))
+        at = (np.arange(WEEK) >= WORKDAYS).astype(np.int64)
+        likely = 1 / (1 + np.exp(np.log(daily[:, 0] / daily[:, 1]) - shift[:, at]))
+        laws = np.tile(np.stack([1 - likely, likely], axis=-1).reshape(len(weights), -1), 2)
+        return torch.from_numpy(laws).float()
+
+
+def _log_odds(chances: Floats) -> Floats:
+    found: Floats = np.log(np.clip(chances, _LEAST, 1)) - np.log(np.clip(1 - chances, _LEAST, 1))
+    return found
 
 
 def _block(minutes: Ints) -> Ints:

@@ -19,9 +19,13 @@ from dpgm.sequences.pool import Pool
 from dpgm.sequences.rules import SequenceRules
 from dpgm.statistics.clipped_vectors import ClippedVectors, VectorFeatures, VectorMap, Vectors
 from dpgm.statistics.event_vectors import Ngrams, ngrams_of, person_events
+from dpgm.statistics.shrinkage import onto_simplex
 from dpgm.statistics.statistic import STEPS, Measured, release
 from dpgm.strategy.protocol import FitPlan
 from dpgm.tilting.tilt import Released, tilt
+
+_HALVINGS = 10  # of the interval in which a part of the way is looked for
+_LEAST, _MOST = 1e-300, 8.0  # weight; logarithm by which weights of a length change
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,12 +91,44 @@ class Evidence:
         at = np.searchsorted(np.cumsum(events[order]), (1 - self.scaled) * events.sum())
         return max(STEPS, int(np.ceil(norms[order[min(int(at), len(order) - 1)]])))
 
-    def tilt(self, pool: Pool, progress: Callable[[float], None] | None = None) -> WeightedPool:
-        """The weights of largest entropy whose sums are near the released ones."""
+    def tilt(
+        self, pool: Pool, progress: Callable[[float], None] | None = None, *, least: float = 0.0
+    ) -> WeightedPool:
+        """The weights of largest entropy whose sums are near the released ones.
+
+        They go only part of the way if the draws would say less than `least` of their number: components that are
+        fitted to these weights go on from there.
+        """
         base = torch.softmax(pool.log_base, 0)
         given = [self._with_ridge(one, pool, base) for one in self.released]
         found = tilt(given, pool.log_base, self.people, self.rules.pool.tilt, progress)
-        return WeightedPool(pool, found.log_weights.exp().numpy(), found.parameters)
+        whole = WeightedPool(pool, found.log_weights.exp().numpy(), found.parameters)
+        if whole.effective >= least * pool.drawn:
+            return whole
+        low, high = 0.0, 1.0
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            enough = self._part(whole, middle).effective >= least * pool.drawn
+            low, high = (middle, high) if enough else (low, middle)
+        return self._part(whole, low)
+
+    def _part(self, whole: WeightedPool, way: float) -> WeightedPool:
+        """A part of the way to the given weights, with the released lengths.
+
+        Without them long sequences would lose weight, since the logarithms of their weights vary most.
+        """
+        lengths, pool = self.released[0], whole.pool
+        bins = lengths.statistic.map.vectors(pool.records).cells
+        energies = np.log(np.maximum(whole.weights, _LEAST) / pool.times)
+        logs = pool.log_base.numpy() + way * energies
+        weights = np.exp(logs - logs.max())
+        shares = onto_simplex(lengths.value.numpy() / self.people, 1.0)
+        found = np.bincount(bins, weights / weights.sum(), minlength=len(shares))
+        more = np.log(np.maximum(shares, _LEAST) / np.maximum(found, _LEAST)).clip(-_MOST, _MOST)
+        weights = weights * np.exp(more)[bins]
+        parameters = [way * one for one in whole.parameters]
+        parameters[0] = parameters[0] + torch.from_numpy(more)
+        return WeightedPool(pool, weights / weights.sum(), tuple(parameters))
 
     def _with_ridge(self, measured: Measured[ClippedVectors], pool: Pool, base: Tensor) -> Released:
         """With the ridge of normal priors on the parameters."""

@@ -88,10 +88,11 @@ class PersonLayout:
         values = Vectors.counted(*self.columns.cells(records), len(records), widths[1])
         return Vectors.joined([events, values], widths)
 
-    def single(self, laws: Tensor, columns: Sequence[Floats]) -> ChainMixture:
-        """A mixture of one component."""
+    def first(self, weights: Tensor, laws: Tensor, columns: Sequence[Floats]) -> ChainMixture:
+        """A mixture whose components differ in their laws of events alone."""
         values = torch.from_numpy(np.concatenate([np.empty(0), *columns])).float()
-        return ChainMixture(torch.ones(1, dtype=torch.float64), torch.cat([laws, values])[None], self.sizes)
+        chances = torch.cat([laws, values.expand(len(weights), -1)], dim=1)
+        return ChainMixture(weights, chances, self.sizes)
 
     def draw(self, mixture: ChainMixture, count: int, rng: np.random.Generator) -> Pool:
         """Records drawn from a mixture; the set of their items, which nobody looks at, is left empty."""

@@ -61,6 +61,8 @@ class MixtureRules:
     iterations: int = 15
     # Random records that a component starts from.
     seeds: int = 5
+    # Where events have times: levels of activity, on weekdays and at weekends, of the first components. By hand.
+    levels: int = 6
     # A chain's first rows: no item has less than this share of an equal one. By hand.
     floor: float = 0.001
     # The law of all people counts in each component as much as so many draws in each group.
@@ -79,6 +81,10 @@ class PoolRules:
     least: int = 1_000_000
     least_before: int = 300_000
     most: int = 3_000_000
+    # The draws of a weighted pool must say as much as this share of their number: before the last tilt, and after it.
+    # By hand.
+    least_effective: float = 0.03
+    least_effective_last: float = 0.01
     # The same where events have times: a person adds to many more statistics. By hand, for the memory.
     timed: float = 1.0
     timed_least: int = 150_000

@@ -47,6 +47,7 @@ from dpgm.statistics.attribute_vectors import (
 )
 from dpgm.statistics.clipped_vectors import ClippedVectors
 from dpgm.statistics.event_vectors import (
+    STEP_COUNTS,
     ItemPairs,
     Ngrams,
     SequenceLengths,
@@ -58,6 +59,7 @@ from dpgm.statistics.statistic import Measured, plan_descriptions
 from dpgm.statistics.time_vectors import (
     FIRST_TIMES,
     TIME_STATISTICS,
+    Clock,
     ItemHours,
     TimeVectors,
 )
@@ -81,10 +83,14 @@ def fit_chains(evidence: Evidence, domain: Domain, rng: np.random.Generator, con
     # A first component, from lengths, values of columns, steps and times.
     lengths = evidence.ask(SequenceLengths(longest))
     values = attribute_shares(evidence, layout)
-    mixture = layout.single(
-        first_events(evidence, layout, even_pool(lengths, values, layout, evidence, rng)), values
-    )
-    found = evidence.tilt(pool(mixture))
+    even = even_pool(lengths, values, layout, evidence, rng)
+    mixture = layout.first(*first_events(evidence, layout, even), values)
+    least = rules.pool.least_effective
+    found = evidence.tilt(pool(mixture), least=least)
+    if layout.clock is not None:  # people differ much in their days and hours
+        mixture = fit_components(found, layout, rules, rng)
+        found = evidence.tilt(pool(mixture), least=least)
+        mixture = fit_components(found, layout, rules, rng)
     evidence.ask(StepCounts(items, length_classes(found, rules.measure.length_classes)), found)
     evidence.ask(ItemPairs(items), found)
     ask_attributes(evidence, layout, values, found)
@@ -92,26 +98,33 @@ def fit_chains(evidence: Evidence, domain: Domain, rng: np.random.Generator, con
 
     # Runs of 3 items, then of 4 and 5; each time, components are fitted anew to the weighted pool.
     for orders in ((3,), (4, 5)):
-        found = evidence.tilt(pool(mixture), progress)
+        found = evidence.tilt(pool(mixture), progress, least=least)
         for order in orders:
             if order <= longest:
                 evidence.ask(popular_runs(order, items, found, evidence), found)
         mixture = fit_components(found, layout, rules, rng)
 
-    found = evidence.tilt(pool(mixture, last=True), progress)
+    found = evidence.tilt(pool(mixture, last=True), progress, least=rules.pool.least_effective_last)
     return Sequences.of(layout, mixture, evidence.released, found, rules.draw)
 
 
-def first_events(evidence: Evidence, layout: PersonLayout, even: WeightedPool) -> Tensor:
-    """The laws of events of a first component, from noisy counts of steps; where there are times, also of these."""
-    floor = evidence.rules.mixture.floor
+def first_events(evidence: Evidence, layout: PersonLayout, even: WeightedPool) -> tuple[Tensor, Tensor]:
+    """Weights and laws of events of first components, from noisy counts of steps; with times, also of these."""
+    rules = evidence.rules.mixture
     if layout.days is None:
         steps = evidence.ask(layout.steps, even)
-        return first_laws(steps.value.numpy(), layout.symbols + 1, floor)
-    clock = layout.days.clock
-    maps = [layout.steps, *(TimeVectors(name, clock) for name in FIRST_TIMES)]
-    released = {one.name: evidence.ask(one, even).value.numpy() for one in maps}
-    return layout.days.first(released, evidence.people, floor)
+        laws = first_laws(steps.value.numpy(), layout.symbols + 1, rules.floor)
+        return torch.ones(1, dtype=torch.float64), laws[None]
+    released = {STEP_COUNTS: evidence.ask(layout.steps, even).value.numpy()}
+    for name in FIRST_TIMES:
+        released[name] = ask_time(name, evidence, layout.days.clock, even).value.numpy()
+    return layout.days.first(released, rules.floor, rules.levels)
+
+
+def ask_time(name: str, evidence: Evidence, clock: Clock, on: WeightedPool) -> Measured[ClippedVectors]:
+    """Release a statistic of times."""
+    asked = TimeVectors(name, clock)
+    return evidence.ask(asked, ones=asked.ones) if asked.ones else evidence.ask(asked, on)
 
 
 def ask_times(evidence: Evidence, layout: PersonLayout, found: WeightedPool) -> None:
@@ -120,8 +133,7 @@ def ask_times(evidence: Evidence, layout: PersonLayout, found: WeightedPool) -> 
         return
     for name in TIME_STATISTICS:
         if name not in FIRST_TIMES:
-            asked = TimeVectors(name, layout.clock)
-            evidence.ask(asked, ones=asked.ones) if asked.ones else evidence.ask(asked, found)
+            ask_time(name, evidence, layout.clock, found)
     evidence.ask(ItemHours(layout.symbols, layout.clock), found)
 
 

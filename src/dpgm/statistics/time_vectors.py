@@ -21,7 +21,7 @@ from dpgm.mechanisms.query import Measures
 from dpgm.statistics.clipped_vectors import Vectors
 from dpgm.statistics.event_vectors import person_events
 from dpgm.statistics.rules import TimeBins
-from dpgm.statistics.statistic import Descriptions
+from dpgm.statistics.statistic import STEPS, Descriptions
 
 MINUTES = SECONDS["hour"] // SECONDS["minute"]  # of an hour
 DAY = SECONDS["day"] // SECONDS["minute"]  # in minutes
@@ -216,16 +216,23 @@ def _gaps(line: Timeline) -> Cells:
     return line.people[later], cell * 2 + (line.ranks[later] > 0)
 
 
-def _activity(line: Timeline) -> Cells:
-    """Whether the day before was active x weekday x whether the day is active; not the days for which both is false."""
+def _activity(line: Timeline) -> Vectors:
+    """Whether the day before was active x weekday x whether the day is active, for all days of the period."""
     people, days = line.people[line.openings], line.days[line.openings]
+    weekdays, count = line.clock.weekdays, len(line.events)
     follows = np.zeros(len(people), dtype=np.int64)
     follows[1:] = (np.diff(people) == 0) & (np.diff(days) == 1)
-    on = (follows * WEEK + line.clock.weekdays[days]) * 2 + 1
+    on = (follows * WEEK + weekdays[days]) * 2 + 1
     # The day after an active one is quiet, unless the next active day is that day or the period ends.
-    quiet = np.flatnonzero((np.append(follows[1:], 0) == 0) & (days + 1 < line.clock.days))
-    off = (WEEK + line.clock.weekdays[(days + 1) % line.clock.days][quiet]) * 2
-    return np.concatenate([people, people[quiet]]), np.concatenate([on, off])
+    quiet = np.flatnonzero((np.append(follows[1:], 0) == 0) & (days + 1 < len(weekdays)))
+    off = (WEEK + weekdays[(days + 1) % len(weekdays)][quiet]) * 2
+    cells = np.concatenate([people, people[quiet]]) * 4 * WEEK + np.concatenate([on, off])
+    dense = np.bincount(cells, minlength=count * 4 * WEEK).reshape(count, 2, WEEK, 2)
+    # All other days are quiet, as the days before them.
+    dense[:, 0, :, 0] = np.bincount(weekdays, minlength=WEEK) - dense.sum(axis=(1, 3))
+    return Vectors(
+        row_pointers(np.full(count, 4 * WEEK)), np.tile(np.arange(4 * WEEK), count), dense.ravel() * STEPS
+    )
 
 
 def _rank_hours(line: Timeline) -> Cells:
@@ -246,7 +253,7 @@ class _Kind:
 
     sentence: str
     width: Callable[[TimeBins], int]
-    cells: Callable[[Timeline], Cells]
+    cells: Callable[[Timeline], Cells | Vectors]
     plain: bool = False  # counts; otherwise log2(1 + counts)
     ones: int = 0  # how many ones everybody has at most; 0 if vectors have any norm
 
@@ -302,7 +309,7 @@ _KINDS: Mapping[str, _Kind] = {
     DAY_EVENTS: _Kind("active days by number of events", lambda bins: 2 * bins.day_events, _day_events, plain=True),
 }
 TIME_STATISTICS = tuple(_KINDS)
-FIRST_TIMES = (ACTIVITY, HABITS, HOURS_OF_EVENTS, ELAPSED)  # from which a first component is made
+FIRST_TIMES = (ACTIVITY, HABITS, ACTIVE_DAYS, HOURS_OF_EVENTS, ELAPSED)  # from which a first component is made
 
 
 @dataclass(frozen=True)
@@ -329,8 +336,8 @@ class TimeVectors:
     def vectors(self, records: Records) -> Vectors:
         """Counts or logarithms of counts."""
         kind = _KINDS[self.name]
-        people, cells = kind.cells(Timeline(person_events(records), self.clock))
-        counted = Vectors.counted(people, cells, len(records), self.width)
+        found = kind.cells(Timeline(person_events(records), self.clock))
+        counted = found if isinstance(found, Vectors) else Vectors.counted(*found, len(records), self.width)
         return counted if kind.plain or kind.ones else counted.logarithms()
 
 
@@ -352,7 +359,7 @@ def day_steps_of(line: Timeline, symbols: int) -> Cells:
 
 @dataclass(frozen=True)
 class DaySteps:
-    """log2(1 + how often) for every step of a chain of days."""
+    """How often every step of a chain of days comes; its days end often, and so counts are plain."""
 
     symbols: int
     clock: Clock
@@ -364,9 +371,9 @@ class DaySteps:
         return day_chain_rows(self.symbols) * (self.symbols + 1)
 
     def vectors(self, records: Records) -> Vectors:
-        """Logarithms of counts."""
+        """Counts."""
         people, cells = day_steps_of(Timeline(person_events(records), self.clock), self.symbols)
-        return Vectors.counted(people, cells, len(records), self.width).logarithms()
+        return Vectors.counted(people, cells, len(records), self.width)
 
 
 @dataclass(frozen=True)
