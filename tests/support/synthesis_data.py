@@ -54,7 +54,7 @@ FEW_CHAINS = replace(
         first=50,
         least=300,
         least_before=200,
-        timed_least=300,
+        small_least=300,
         tilt=replace(SEQUENCE_RULES.pool.tilt, iterations=5),
     ),
     draw=replace(SEQUENCE_RULES.draw, least=100),

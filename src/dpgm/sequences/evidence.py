@@ -13,12 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpgm.arrays import Floats
+from dpgm.arrays import Floats, Ints
 from dpgm.mechanisms.gateway import Gateway
+from dpgm.sequences.layout import PersonLayout
 from dpgm.sequences.pool import Pool
 from dpgm.sequences.rules import SequenceRules
 from dpgm.statistics.clipped_vectors import ClippedVectors, VectorFeatures, VectorMap, Vectors
-from dpgm.statistics.event_vectors import Ngrams, ngrams_of, person_events
+from dpgm.statistics.event_vectors import ItemPairs, Ngrams, ngrams_of, pairs_of, person_events
 from dpgm.statistics.shrinkage import onto_simplex
 from dpgm.statistics.statistic import STEPS, Measured, release
 from dpgm.strategy.protocol import FitPlan
@@ -75,11 +76,17 @@ class Evidence:
         strength = self.people * sqrt(sum(noise**-2 for noise in noises.values()))
         return float(min(rules.most_scaled, (rules.scaled / strength) ** rules.scaled_power))
 
-    def ask(self, vectors: VectorMap, on: WeightedPool | None = None, *, ones: int = 1) -> Measured[ClippedVectors]:
-        """Release the sums of a map, with the bound that suits a pool; without a pool, vectors are so many ones."""
+    def ask(
+        self, vectors: VectorMap, on: WeightedPool | None = None, *, ones: int = 1, kept: bool = True
+    ) -> Measured[ClippedVectors]:
+        """Release the sums of a map, with the bound that suits a pool; without a pool, vectors are so many ones.
+
+        Tilts follow what is `kept`.
+        """
         limit = isqrt(ones * STEPS**2 - 1) + 1 if on is None else self.limit(vectors, on)
         measured = release(self.gateway, ClippedVectors(vectors, limit), self.plan.noise(vectors.name))
-        self.released.append(measured)
+        if kept:
+            self.released.append(measured)
         return measured
 
     def limit(self, vectors: VectorMap, on: WeightedPool) -> int:
@@ -139,17 +146,36 @@ class Evidence:
         return Released(features, measured.value, measured.std, ridge)
 
 
-def popular_runs(order: int, items: int, on: WeightedPool, evidence: Evidence) -> Ngrams:
+def popular_runs(
+    order: int, layout: PersonLayout, on: WeightedPool, evidence: Evidence, *, ranks: bool
+) -> VectorMap:
     """The runs of so many items that the most people of a pool have, if that is more than the noise will hide."""
+    items = layout.symbols if ranks else layout.items
+
+    def chosen(cells: Ints) -> VectorMap:
+        found = Ngrams(order, items, cells)
+        return layout.of_symbols(found) if ranks else found
+
+    return _popular(chosen, *ngrams_of(person_events(on.pool.records), order, items), on, evidence)
+
+
+def popular_pairs(items: int, on: WeightedPool, evidence: Evidence) -> VectorMap:
+    """The items and pairs that the most people of a pool have, if that is more than the noise will hide."""
+    owners, cells = pairs_of(person_events(on.pool.records), items)
+    return _popular(lambda chosen: ItemPairs(items, chosen), owners, cells, on, evidence)
+
+
+def _popular(
+    made: Callable[[Ints], VectorMap], owners: Ints, codes: Ints, on: WeightedPool, evidence: Evidence
+) -> VectorMap:
     rules = evidence.rules.measure
-    owners, codes = ngrams_of(person_events(on.pool.records), order, items)
     values, cells = np.unique(codes, return_inverse=True)
     if not len(values):
-        return Ngrams(order, items, np.zeros(1, dtype=np.int64))
+        return made(np.zeros(1, dtype=np.int64))
     present = Vectors.counted(owners, cells, len(on.pool), len(values))
     counts = evidence.people * np.bincount(present.cells, on.weights[present.rows], minlength=len(values))
     most = np.argsort(-counts, kind="stable")[: rules.most_runs]
-    chosen = Ngrams(order, items, np.sort(values[most]))
+    chosen = made(np.sort(values[most]))
     std = evidence.plan.noise(chosen.name) * evidence.limit(chosen, on) / STEPS
     seen = most[counts[most] > rules.run_noise * std]
-    return Ngrams(order, items, np.sort(values[seen if len(seen) else most[:1]]))
+    return made(np.sort(values[seen if len(seen) else most[:1]]))

@@ -22,11 +22,13 @@ from dpgm.data.rows import index_dtype, row_pointers
 from dpgm.sequences.chains import chain_sizes, draw_events, drawn_from, uniform_events
 from dpgm.sequences.days import DayDrawer, DayLayout, even_times
 from dpgm.sequences.mixture import ChainMixture
+from dpgm.sequences.places import PlaceMixture
 from dpgm.sequences.pool import Pool
+from dpgm.sequences.rules import SequenceRules
 from dpgm.statistics.attribute_vectors import AttributeCodes
-from dpgm.statistics.clipped_vectors import Vectors
+from dpgm.statistics.clipped_vectors import VectorMap, Vectors
 from dpgm.statistics.event_vectors import StepCounts, person_events, steps_of
-from dpgm.statistics.rules import TimeBins
+from dpgm.statistics.place_vectors import OfRanks, ranked
 from dpgm.statistics.time_vectors import Clock, DaySteps
 
 
@@ -36,23 +38,42 @@ def sequence_of(domain: Domain) -> ItemSequence:
     return domain.sequence
 
 
+def ranks_matter(domain: Domain, rules: SequenceRules) -> bool:
+    """Whether a sequence has so many items that its chain is one of ranks of places."""
+    return len(sequence_of(domain).items) > rules.places.most_items
+
+
 @dataclass(frozen=True, eq=False)
 class PersonLayout:
     """The laws of a component for persons of a domain."""
 
     domain: Domain
-    bins: TimeBins
+    rules: SequenceRules
+
+    @property
+    def items(self) -> int:
+        """The number of items."""
+        return len(sequence_of(self.domain).items)
+
+    @property
+    def by_rank(self) -> bool:
+        """Whether the chain is one of ranks of places, since there are too many items."""
+        return ranks_matter(self.domain, self.rules)
 
     @property
     def symbols(self) -> int:
-        """The number of symbols of the chain: the items."""
-        return len(sequence_of(self.domain).items)
+        """The number of symbols of the chain: the items, or the ranks of places."""
+        return self.rules.places.ranks if self.by_rank else self.items
+
+    def of_symbols(self, statistic: VectorMap) -> VectorMap:
+        """A statistic of symbols, given the one of items."""
+        return OfRanks(statistic, self.symbols) if self.by_rank else statistic
 
     @cached_property
     def clock(self) -> Clock | None:
         """The period, if events have times."""
         sequence = sequence_of(self.domain)
-        return Clock.of(sequence, self.bins) if sequence.time else None
+        return Clock.of(sequence, self.rules.bins) if sequence.time else None
 
     @cached_property
     def days(self) -> DayLayout | None:
@@ -65,9 +86,10 @@ class PersonLayout:
         return AttributeCodes.fine(self.domain)
 
     @property
-    def steps(self) -> StepCounts | DaySteps:
+    def steps(self) -> VectorMap:
         """The statistic of steps, from which a first chain is made."""
-        return StepCounts(self.symbols) if self.clock is None else DaySteps(self.symbols, self.clock)
+        plain = StepCounts(self.symbols) if self.clock is None else DaySteps(self.symbols, self.clock)
+        return self.of_symbols(plain)
 
     @property
     def _event_sizes(self) -> tuple[int, ...]:
@@ -79,7 +101,9 @@ class PersonLayout:
         return (*self._event_sizes, *self.columns.sizes)
 
     def counts(self, records: Records) -> Vectors:
-        """How often every record has each cell."""
+        """How often every record has each cell; in a pool of ranks, or one of items."""
+        if self.by_rank:
+            records = replace(records, events=ranked(person_events(records), self.symbols))
         widths = [sum(self._event_sizes), sum(self.columns.sizes)]
         if self.days is None:
             events = Vectors.counted(*steps_of(person_events(records), self.symbols), len(records), widths[0])
@@ -94,20 +118,27 @@ class PersonLayout:
         chances = torch.cat([laws, values.expand(len(weights), -1)], dim=1)
         return ChainMixture(weights, chances, self.sizes)
 
-    def draw(self, mixture: ChainMixture, count: int, rng: np.random.Generator) -> Pool:
-        """Records drawn from a mixture; the set of their items, which nobody looks at, is left empty."""
+    def draw(
+        self, mixture: ChainMixture, count: int, rng: np.random.Generator, places: PlaceMixture | None = None
+    ) -> Pool:
+        """Records drawn from a mixture; their events have ranks for items, unless there are places for them.
+
+        The set of their items, which nobody looks at, is left empty.
+        """
         component = mixture.draw_components(count, rng)
         laws, columns = torch.split(mixture.chances, [sum(self._event_sizes), sum(self.columns.sizes)], dim=1)
         longest = sequence_of(self.domain).max_length
         if self.days is None:
-            events = draw_events(laws, component, self.symbols, longest, rng)
+            events = draw_events(laws, component, self.symbols, longest, rng, in_turn=self.by_rank)
         else:
-            events = DayDrawer(self.days, laws, component, rng, in_turn=False).draw(longest)
+            events = DayDrawer(self.days, laws, component, rng, in_turn=self.by_rank).draw(longest)
+        if places is not None:
+            events = places.fill(events, rng, self.rules.places.attempts)
         return self.pool(events, self._values(columns, component, rng))
 
     def even(self, lengths: Ints, shares: list[Floats], rng: np.random.Generator) -> Pool:
         """People with the given lengths and shares of values; all items, and all times, are equally likely."""
-        events = uniform_events(lengths, self.symbols, rng)
+        events = uniform_events(lengths, self.items, rng)
         if self.clock is not None:
             events = replace(events, times=even_times(lengths, self.clock, rng))
         drawn = [rng.choice(len(share), len(lengths), p=share / share.sum()) for share in shares]

@@ -28,10 +28,11 @@ from dpgm.data.domain import Domain
 from dpgm.errors import UsageError
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.sequences.chains import first_laws
-from dpgm.sequences.evidence import Evidence, WeightedPool, popular_runs
-from dpgm.sequences.layout import PersonLayout, sequence_of
+from dpgm.sequences.evidence import Evidence, WeightedPool, popular_pairs, popular_runs
+from dpgm.sequences.layout import PersonLayout, ranks_matter, sequence_of
 from dpgm.sequences.mixture import ChainMixture, fit_mixture
 from dpgm.sequences.model import Sequences
+from dpgm.sequences.places import PlaceMixture, PlaceTables, fit_places, new_places
 from dpgm.sequences.planning import pool_size, spends
 from dpgm.sequences.pool import Pool
 from dpgm.sequences.rules import SEQUENCE_RULES, SequenceRules, SequenceSettings
@@ -54,6 +55,7 @@ from dpgm.statistics.event_vectors import (
     StepCounts,
     person_events,
 )
+from dpgm.statistics.place_vectors import FIRST_PLACES, NEXT_PLACES, PLACES, OfRanks, PlaceVectors
 from dpgm.statistics.shrinkage import onto_simplex
 from dpgm.statistics.statistic import Measured, plan_descriptions
 from dpgm.statistics.time_vectors import (
@@ -71,41 +73,81 @@ from dpgm.strategy.settings import Config, FamilySettings, no_settings
 def fit_chains(evidence: Evidence, domain: Domain, rng: np.random.Generator, context: RunContext) -> Sequences:
     """Measure and fit in turn: what is counted next is chosen from a pool that has what was counted before."""
     rules = evidence.rules
-    layout = PersonLayout(domain, rules.bins)
-    items, longest = layout.symbols, sequence_of(domain).max_length
+    layout = PersonLayout(domain, rules)
+    items, longest, least = layout.symbols, sequence_of(domain).max_length, rules.pool.least_effective
+    small = layout.by_rank or layout.clock is not None
     progress = context.percent("refine")
 
-    def pool(mixture: ChainMixture, *, last: bool = False) -> Pool:
-        return layout.draw(
-            mixture, pool_size(evidence.people, rules, last=last, timed=layout.clock is not None), rng
-        )
+    def pool(mixture: ChainMixture, *, last: bool = False, places: PlaceMixture | None = None) -> Pool:
+        return layout.draw(mixture, pool_size(evidence.people, rules, last=last, small=small), rng, places)
 
-    # A first component, from lengths, values of columns, steps and times.
+    # First components, from lengths, values of columns, steps and times.
     lengths = evidence.ask(SequenceLengths(longest))
     values = attribute_shares(evidence, layout)
     even = even_pool(lengths, values, layout, evidence, rng)
     mixture = layout.first(*first_events(evidence, layout, even), values)
-    least = rules.pool.least_effective
     found = evidence.tilt(pool(mixture), least=least)
     if layout.clock is not None:  # people differ much in their days and hours
         mixture = fit_components(found, layout, rules, rng)
         found = evidence.tilt(pool(mixture), least=least)
         mixture = fit_components(found, layout, rules, rng)
-    evidence.ask(StepCounts(items, length_classes(found, rules.measure.length_classes)), found)
-    evidence.ask(ItemPairs(items), found)
-    ask_attributes(evidence, layout, values, found)
+    classes = length_classes(found, rules.measure.length_classes)
+    evidence.ask(layout.of_symbols(StepCounts(items, classes)), found)
+    codes = AttributeCodes.coarse(domain, values, rules.measure.attribute_codes)
+    ask_attributes(evidence, layout, codes, found)
     ask_times(evidence, layout, found)
+    if not layout.by_rank:
+        ask_items(evidence, layout, codes, found)
 
-    # Runs of 3 items, then of 4 and 5; each time, components are fitted anew to the weighted pool.
+    # Runs of 3 symbols, then of 4 and 5; each time, components are fitted anew to the weighted pool.
     for orders in ((3,), (4, 5)):
         found = evidence.tilt(pool(mixture), progress, least=least)
         for order in orders:
             if order <= longest:
-                evidence.ask(popular_runs(order, items, found, evidence), found)
+                evidence.ask(popular_runs(order, layout, found, evidence, ranks=True), found)
         mixture = fit_components(found, layout, rules, rng)
 
-    found = evidence.tilt(pool(mixture, last=True), progress, least=rules.pool.least_effective_last)
-    return Sequences.of(layout, mixture, evidence.released, found, rules.draw)
+    # Places for ranks, and what is counted of items.
+    places = None
+    if layout.by_rank:
+        found = evidence.tilt(pool(mixture), progress, least=least)
+        mixture = fit_components(found, layout, rules, rng)
+        places = ask_places(evidence, layout, found, rng)
+        filled = WeightedPool.even(pool(mixture, places=places))
+        ask_items(evidence, layout, codes, filled)
+        for order in (2, 3, 4):
+            if order <= longest:
+                evidence.ask(popular_runs(order, layout, filled, evidence, ranks=False), filled)
+
+    found = evidence.tilt(pool(mixture, last=True, places=places), progress, least=rules.pool.least_effective_last)
+    return Sequences.of(layout, mixture, places, evidence.released, found)
+
+
+def ask_places(
+    evidence: Evidence, layout: PersonLayout, found: WeightedPool, rng: np.random.Generator
+) -> PlaceMixture:
+    """Release which places have which rank, and fit a mixture of products to them."""
+    items, ranks = layout.items, layout.symbols
+    asked = (PlaceVectors(name, items, ranks) for name in (FIRST_PLACES, PLACES, NEXT_PLACES))
+    first, each, following = (evidence.ask(one, ones=one.ones, kept=False) for one in asked)
+    tables = PlaceTables(
+        first.value.reshape(items, items),
+        each.value.reshape(ranks, items),
+        following.value.reshape(items, items),
+        (first.std, each.std, following.std),
+        new_places(person_events(found.pool.records), found.weights, ranks),
+    )
+    return fit_places(tables, evidence.people, evidence.rules.places, rng)
+
+
+def ask_items(evidence: Evidence, layout: PersonLayout, codes: AttributeCodes, on: WeightedPool) -> None:
+    """Release which items people have, alone, in pairs, with columns and at which time of day."""
+    pairs = popular_pairs(layout.items, on, evidence) if layout.by_rank else ItemPairs(layout.items)
+    evidence.ask(pairs, on)
+    if codes.sizes:
+        evidence.ask(AttributesByEvents(ATTRIBUTES_BY_ITEM, codes, layout.items), on)
+    if layout.clock is not None:
+        evidence.ask(ItemHours(layout.items, layout.clock), on)
 
 
 def first_events(evidence: Evidence, layout: PersonLayout, even: WeightedPool) -> tuple[Tensor, Tensor]:
@@ -134,7 +176,6 @@ def ask_times(evidence: Evidence, layout: PersonLayout, found: WeightedPool) -> 
     for name in TIME_STATISTICS:
         if name not in FIRST_TIMES:
             ask_time(name, evidence, layout.clock, found)
-    evidence.ask(ItemHours(layout.symbols, layout.clock), found)
 
 
 def attribute_shares(evidence: Evidence, layout: PersonLayout) -> list[Floats]:
@@ -147,17 +188,15 @@ def attribute_shares(evidence: Evidence, layout: PersonLayout) -> list[Floats]:
     return [onto_simplex(one / max(one.sum(), 1.0), 1.0) for one in counts]
 
 
-def ask_attributes(evidence: Evidence, layout: PersonLayout, values: list[Floats], found: WeightedPool) -> None:
-    """Release how columns go together, and how they go with lengths, steps and items."""
-    if not values:
+def ask_attributes(evidence: Evidence, layout: PersonLayout, codes: AttributeCodes, on: WeightedPool) -> None:
+    """Release how columns go together, and how they go with lengths and steps."""
+    if not codes.sizes:
         return
-    codes = AttributeCodes.coarse(layout.domain, values, evidence.rules.measure.attribute_codes)
     for name in (ATTRIBUTE_PAIRS, ATTRIBUTES_BY_LENGTH):
         asked = AttributeVectors(name, codes)
         if asked.ones:
             evidence.ask(asked, ones=asked.ones)
-    for name in (ATTRIBUTES_BY_STEP, ATTRIBUTES_BY_ITEM):
-        evidence.ask(AttributesByEvents(name, codes, layout.symbols), found)
+    evidence.ask(layout.of_symbols(AttributesByEvents(ATTRIBUTES_BY_STEP, codes, layout.symbols)), on)
 
 
 def even_pool(
@@ -208,6 +247,8 @@ class SequenceStrategy(Strategy):
         AttributeVectors.words,
         AttributesByEvents.words,
         TimeVectors.words,
+        OfRanks.words,
+        PlaceVectors.words,
         ItemHours.words,
     )
 
@@ -242,9 +283,11 @@ class SequenceStrategy(Strategy):
     def memory(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, rules: MemoryRules) -> float:
         """Estimated memory of pools and their statistics."""
         family = _rules(plan.settings.family)
-        timed = domain is not None and domain.sequence is not None and domain.sequence.time
-        each = rules.timed_proposal if timed else rules.proposal
-        return each * pool_size(plan.records, family, last=True, timed=timed)
+        if domain is None or domain.sequence is None:
+            return 0.0
+        small = domain.sequence.time or ranks_matter(domain, family)
+        each = rules.small_proposal if small else rules.proposal
+        return each * pool_size(plan.records, family, last=True, small=small)
 
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext

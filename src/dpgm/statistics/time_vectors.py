@@ -20,6 +20,7 @@ from dpgm.data.rows import row_pointers
 from dpgm.mechanisms.query import Measures
 from dpgm.statistics.clipped_vectors import Vectors
 from dpgm.statistics.event_vectors import person_events
+from dpgm.statistics.place_vectors import ranks_of
 from dpgm.statistics.rules import TimeBins
 from dpgm.statistics.statistic import STEPS, Descriptions
 
@@ -102,14 +103,7 @@ class Timeline:
     @cached_property
     def ranks(self) -> Ints:
         """The rank of the place of every event."""
-        items = int(self.events.codes.max(initial=0)) + 1
-        _, first, place = np.unique(self.people * items + self.events.codes, return_index=True, return_inverse=True)
-        order = np.argsort(first)
-        owners = self.people[first[order]]
-        starts = row_pointers(np.bincount(owners, minlength=len(self.events)))
-        rank = np.empty(len(first), dtype=np.int64)
-        rank[order] = np.arange(len(first)) - starts[owners]
-        return rank[place]
+        return ranks_of(self.events)
 
     @cached_property
     def pairs(self) -> Ints:

@@ -39,7 +39,7 @@ class MemoryRules:
 
     # Sequences: per proposal of a pool, with what it adds to all statistics.
     proposal: float = 500.0
-    timed_proposal: float = 6000.0
+    small_proposal: float = 6000.0
 
 
 MEMORY_RULES = MemoryRules()
