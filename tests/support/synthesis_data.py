@@ -55,6 +55,7 @@ FEW_CHAINS = replace(
         least=300,
         least_before=200,
         small_least=300,
+        ranked_least=300,
         tilt=replace(SEQUENCE_RULES.pool.tilt, iterations=5),
     ),
     draw=replace(SEQUENCE_RULES.draw, least=100),

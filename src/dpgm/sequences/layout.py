@@ -19,7 +19,7 @@ from dpgm.data.events import Events
 from dpgm.data.kinds import ItemSequence
 from dpgm.data.records import Records
 from dpgm.data.rows import index_dtype, row_pointers
-from dpgm.sequences.chains import chain_sizes, draw_events, drawn_from, uniform_events
+from dpgm.sequences.chains import chain_sizes, draw_events, draw_ranks, drawn_from, uniform_events
 from dpgm.sequences.days import DayDrawer, DayLayout, even_times
 from dpgm.sequences.mixture import ChainMixture
 from dpgm.sequences.places import PlaceMixture
@@ -27,7 +27,7 @@ from dpgm.sequences.pool import Pool
 from dpgm.sequences.rules import SequenceRules
 from dpgm.statistics.attribute_vectors import AttributeCodes
 from dpgm.statistics.clipped_vectors import VectorMap, Vectors
-from dpgm.statistics.event_vectors import StepCounts, person_events, steps_of
+from dpgm.statistics.event_vectors import SequenceLengths, StepCounts, person_events, steps_of
 from dpgm.statistics.place_vectors import OfRanks, ranked
 from dpgm.statistics.time_vectors import Clock, DaySteps
 
@@ -91,9 +91,16 @@ class PersonLayout:
         plain = StepCounts(self.symbols) if self.clock is None else DaySteps(self.symbols, self.clock)
         return self.of_symbols(plain)
 
+    @cached_property
+    def lengths(self) -> SequenceLengths:
+        """The statistic of lengths."""
+        return SequenceLengths(sequence_of(self.domain).max_length)
+
     @property
     def _event_sizes(self) -> tuple[int, ...]:
-        return chain_sizes(self.symbols) if self.days is None else self.days.sizes
+        if self.days is not None:
+            return self.days.sizes
+        return (*chain_sizes(self.symbols), self.lengths.width) if self.by_rank else chain_sizes(self.symbols)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -105,10 +112,12 @@ class PersonLayout:
         if self.by_rank:
             records = replace(records, events=ranked(person_events(records), self.symbols))
         widths = [sum(self._event_sizes), sum(self.columns.sizes)]
-        if self.days is None:
-            events = Vectors.counted(*steps_of(person_events(records), self.symbols), len(records), widths[0])
-        else:
+        if self.days is not None:
             events = self.days.counts(records)
+        else:
+            chain = Vectors.counted(*steps_of(person_events(records), self.symbols), len(records), widths[0])
+            own = [sum(chain_sizes(self.symbols)), self.lengths.width]
+            events = Vectors.joined([chain, self.lengths.vectors(records)], own) if self.by_rank else chain
         values = Vectors.counted(*self.columns.cells(records), len(records), widths[1])
         return Vectors.joined([events, values], widths)
 
@@ -128,10 +137,13 @@ class PersonLayout:
         component = mixture.draw_components(count, rng)
         laws, columns = torch.split(mixture.chances, [sum(self._event_sizes), sum(self.columns.sizes)], dim=1)
         longest = sequence_of(self.domain).max_length
-        if self.days is None:
-            events = draw_events(laws, component, self.symbols, longest, rng, in_turn=self.by_rank)
-        else:
+        if self.days is not None:
             events = DayDrawer(self.days, laws, component, rng, in_turn=self.by_rank).draw(longest)
+        elif self.by_rank:
+            chain, lengths = torch.split(laws, [sum(chain_sizes(self.symbols)), self.lengths.width], dim=1)
+            events = draw_ranks(chain, component, self.symbols, self._lengths(lengths, component, rng), rng)
+        else:
+            events = draw_events(laws, component, self.symbols, longest, rng)
         if places is not None:
             events = places.fill(events, rng, self.rules.places.attempts)
         return self.pool(events, self._values(columns, component, rng))
@@ -150,6 +162,11 @@ class PersonLayout:
         positions = np.sort(codes + starts, axis=1).ravel().astype(index_dtype(self.domain.width))
         pointers = row_pointers(np.full(len(events), len(starts)))
         return Pool.merged(Records(self.domain, pointers, positions, events=events))
+
+    def _lengths(self, laws: Tensor, component: Ints, rng: np.random.Generator) -> Ints:
+        bins = drawn_from(torch.cumsum(laws, dim=1).numpy(), component, rng)
+        edges = np.searchsorted(self.lengths.bins, np.arange(self.lengths.width + 1))
+        return edges[bins] + np.floor(rng.random(len(bins)) * np.diff(edges)[bins]).astype(np.int64)
 
     def _values(self, laws: Tensor, component: Ints, rng: np.random.Generator) -> Ints:
         parts = torch.split(laws, list(self.columns.sizes), dim=1) if self.columns.sizes else ()

@@ -123,7 +123,9 @@ class Sequences(Generator):
         """`count` synthetic records."""
         rng = np.random.default_rng(int(torch.randint(2**62, (1,), generator=generator)))
         rules = self.layout.rules.draw
-        pool = self.layout.draw(self.mixture, max(rules.proposals * count, rules.least), rng, self.places)
+        small = self.layout.by_rank or self.layout.clock is not None
+        proposals = count * (rules.small_proposals if small else rules.proposals)
+        pool = self.layout.draw(self.mixture, max(proposals, rules.least), rng, self.places)
         logs = np.minimum(self._energies(pool.records), self.ceiling) + pool.log_base.numpy()
         chosen = pool.records.take(resampled(np.exp(logs - logs.max()), count, rng))
         return Records.of_events(person_events(chosen), self.layout.domain, chosen)

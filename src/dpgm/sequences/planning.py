@@ -67,10 +67,11 @@ def _place_shares(longest: int, rules: SequenceRules) -> dict[str, float]:
     return {name: share for block, total in blocks for name, share in _scaled(block, total).items()}
 
 
-def pool_size(people: int, rules: SequenceRules, *, last: bool, small: bool = False) -> int:
+def pool_size(domain: Domain, people: int, rules: SequenceRules, *, last: bool) -> int:
     """How many sequences are drawn for a pool; fewer where a person adds to many statistics."""
-    rule = rules.pool
-    if small:
-        return int(min(max(rule.small * people, rule.small_least), rule.small_most))
+    rule, timed, ranked = rules.pool, sequence_of(domain).time, ranks_matter(domain, rules)
+    if timed or ranked:
+        size = int(min(max(rule.small * people, rule.small_least), rule.small_most))
+        return max(size, rule.ranked_least) if last and not timed else size
     wanted, least = (rule.proposals, rule.least) if last else (rule.proposals_before, rule.least_before)
     return int(min(max(wanted * people, least), rule.most))

@@ -111,11 +111,15 @@ class PoolRules:
     # The draws of a weighted pool must say as much as this share of their number: before the last tilt, and after it.
     # By hand.
     least_effective: float = 0.03
-    least_effective_last: float = 0.01
+    least_effective_last: float = 0.02
     # The same where events have times or ranks: a person adds to many more statistics. By hand, for the memory.
     small: float = 1.0
     small_least: int = 150_000
     small_most: int = 400_000
+    # And of a last pool of ranks without times, whose weights are those of many items.
+    ranked_least: int = 600_000
+    # More rounds of tilts and components with times or ranks, before anything else is counted.
+    more_rounds: int = 1
     # Parameters have a normal prior of precision `precision` (1 + people / proposals), since a pool is random as well,
     # and another one of standard deviation `spread` per share of the people. Measured.
     precision: float = 30.0
@@ -130,6 +134,7 @@ class DrawRules:
 
     # Proposals per sequence of a sample, and the fewest.
     proposals: int = 4
+    small_proposals: int = 12  # with times or ranks, whose weights differ more
     least: int = 4096
     # No proposal weighs more than the sequence of the pool at this quantile of the total weight. Measured.
     ceiling: float = 0.999

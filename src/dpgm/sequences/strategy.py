@@ -79,17 +79,18 @@ def fit_chains(evidence: Evidence, domain: Domain, rng: np.random.Generator, con
     progress = context.percent("refine")
 
     def pool(mixture: ChainMixture, *, last: bool = False, places: PlaceMixture | None = None) -> Pool:
-        return layout.draw(mixture, pool_size(evidence.people, rules, last=last, small=small), rng, places)
+        return layout.draw(mixture, pool_size(domain, evidence.people, rules, last=last), rng, places)
 
     # First components, from lengths, values of columns, steps and times.
     lengths = evidence.ask(SequenceLengths(longest))
     values = attribute_shares(evidence, layout)
     even = even_pool(lengths, values, layout, evidence, rng)
-    mixture = layout.first(*first_events(evidence, layout, even), values)
+    mixture = layout.first(*first_events(evidence, layout, lengths, even), values)
     found = evidence.tilt(pool(mixture), least=least)
-    if layout.clock is not None:  # people differ much in their days and hours
+    for _ in range(rules.pool.more_rounds if small else 0):  # people differ much in their days, hours and places
         mixture = fit_components(found, layout, rules, rng)
         found = evidence.tilt(pool(mixture), least=least)
+    if small:
         mixture = fit_components(found, layout, rules, rng)
     classes = length_classes(found, rules.measure.length_classes)
     evidence.ask(layout.of_symbols(StepCounts(items, classes)), found)
@@ -150,12 +151,16 @@ def ask_items(evidence: Evidence, layout: PersonLayout, codes: AttributeCodes, o
         evidence.ask(ItemHours(layout.items, layout.clock), on)
 
 
-def first_events(evidence: Evidence, layout: PersonLayout, even: WeightedPool) -> tuple[Tensor, Tensor]:
+def first_events(
+    evidence: Evidence, layout: PersonLayout, lengths: Measured[ClippedVectors], even: WeightedPool
+) -> tuple[Tensor, Tensor]:
     """Weights and laws of events of first components, from noisy counts of steps; with times, also of these."""
     rules = evidence.rules.mixture
     if layout.days is None:
         steps = evidence.ask(layout.steps, even)
         laws = first_laws(steps.value.numpy(), layout.symbols + 1, rules.floor)
+        if layout.by_rank:
+            laws = torch.cat([laws, first_laws(lengths.value.numpy(), 1, rules.floor)])
         return torch.ones(1, dtype=torch.float64), laws[None]
     released = {STEP_COUNTS: evidence.ask(layout.steps, even).value.numpy()}
     for name in FIRST_TIMES:
@@ -287,7 +292,7 @@ class SequenceStrategy(Strategy):
             return 0.0
         small = domain.sequence.time or ranks_matter(domain, family)
         each = rules.small_proposal if small else rules.proposal
-        return each * pool_size(plan.records, family, last=True, small=small)
+        return each * pool_size(domain, plan.records, family, last=True)
 
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext
