@@ -398,8 +398,9 @@ def test_drafts_and_discovery_agree_on_identifiers_by_name():
 def test_a_database_gets_a_sentence_that_helps(tmp_path):
     connection = sqlite3.connect(tmp_path / "visits.db")
     people = pd.DataFrame({"age": [1, 2]})
+    with pytest.raises(UsageError, match="the database: holds no table"):
+        dpgm.Synthesizer(epsilon=1.0).fit(connection, discover=True)
     for attempt in (
-        lambda: dpgm.Synthesizer(epsilon=1.0).fit(connection, discover=True),
         lambda: dpgm.Domain.draft(connection),
         lambda: dpgm.as_records(connection),
         lambda: dpgm.evaluate(connection, people),
@@ -407,8 +408,3 @@ def test_a_database_gets_a_sentence_that_helps(tmp_path):
         with pytest.raises(UsageError, match=r"a database is no frame.*pandas\.read_sql"):
             attempt()
     connection.close()
-    for name in ("visits.db", "visits.sqlite", "visits.sqlite3"):
-        (tmp_path / name).write_bytes(b"SQLite format 3\0")
-        for read in (dpgm.read_records, dpgm.inspect_file):
-            with pytest.raises(UsageError, match=rf"{name}: is a database; export.*pandas\.read_sql"):
-                read(tmp_path / name)
