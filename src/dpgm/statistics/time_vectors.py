@@ -26,9 +26,9 @@ from dpgm.statistics.statistic import STEPS, Descriptions
 
 MINUTES = SECONDS["hour"] // SECONDS["minute"]  # of an hour
 DAY = SECONDS["day"] // SECONDS["minute"]  # in minutes
-HOURS = SECONDS["day"] // SECONDS["hour"]  # of a day
+DAY_HOURS = SECONDS["day"] // SECONDS["hour"]  # of a day
 WEEK, WORKDAYS = 7, 5
-HALVES = 2 * HOURS  # half hours of a day
+HALVES = 2 * DAY_HOURS  # half hours of a day
 
 
 @dataclass(frozen=True)
@@ -123,10 +123,10 @@ class Timeline:
         return self.openings[again + 1], self.openings[again]
 
 
-Cells = tuple[Ints, Ints]  # persons, and cells
+Occurrences = tuple[Ints, Ints]  # persons, and cells
 
 
-def _habits(line: Timeline) -> Cells:
+def _habits(line: Timeline) -> Occurrences:
     """The mean half hour of first events on weekdays x how far they deviate from it."""
     bins = line.clock.bins
     chosen = line.openings[line.weekend[line.openings] == 0]
@@ -145,7 +145,7 @@ def habit_kinds(bins: TimeBins) -> int:
     return len(bins.deviations) + 2
 
 
-def _active_days(line: Timeline) -> Cells:
+def _active_days(line: Timeline) -> Occurrences:
     """Active weekdays x active days of weekends; and active days x runs of active days without a gap."""
     count, people = len(line.events), line.people[line.openings]
     ends = np.bincount(people, line.weekend[line.openings], minlength=count).astype(np.int64)
@@ -172,36 +172,36 @@ def _classes(line: Timeline, most: int) -> Ints:
     return np.minimum(line.ranks, most - 1)
 
 
-def _hours(line: Timeline) -> Cells:
+def _hours(line: Timeline) -> Occurrences:
     """First events of a day: weekend x half hour; others: class of rank x hour."""
     first = line.weekend * HALVES + line.minutes // (MINUTES // 2)
-    later = 2 * HALVES + _classes(line, line.clock.bins.rank_classes) * HOURS + line.minutes // MINUTES
+    later = 2 * HALVES + _classes(line, line.clock.bins.rank_classes) * DAY_HOURS + line.minutes // MINUTES
     return line.people, np.where(line.opens, first, later)
 
 
-def _elapsed(line: Timeline) -> Cells:
+def _elapsed(line: Timeline) -> Occurrences:
     """Class of rank x hour of the event before x elapsed time, within a day."""
     bins, later = line.clock.bins, np.flatnonzero(~line.opens)
     waited = np.searchsorted(bins.elapsed, line.minutes[later] - line.minutes[later - 1], side="right") - 1
-    cell = _classes(line, bins.rank_classes)[later] * HOURS + line.minutes[later - 1] // MINUTES
+    cell = _classes(line, bins.rank_classes)[later] * DAY_HOURS + line.minutes[later - 1] // MINUTES
     return line.people[later], cell * len(bins.elapsed) + waited
 
 
-def _hour_pairs(line: Timeline) -> Cells:
+def _hour_pairs(line: Timeline) -> Occurrences:
     """Same day or not x hour x hour of the next event."""
     later = line.pairs
     hours = line.minutes // MINUTES
-    return line.people[later], (line.opens[later] * HOURS + hours[later - 1]) * HOURS + hours[later]
+    return line.people[later], (line.opens[later] * DAY_HOURS + hours[later - 1]) * DAY_HOURS + hours[later]
 
 
-def _first_hours(line: Timeline) -> Cells:
+def _first_hours(line: Timeline) -> Occurrences:
     """Hour of the first event x hour of the first event of the next active day."""
     later, before = line.next_openings
     hours = line.minutes // MINUTES
-    return line.people[later], hours[before] * HOURS + hours[later]
+    return line.people[later], hours[before] * DAY_HOURS + hours[later]
 
 
-def _gaps(line: Timeline) -> Cells:
+def _gaps(line: Timeline) -> Occurrences:
     """Weekday x days since the active day before x whether the first place is another than the person's first one."""
     later, before = line.next_openings
     edges = line.clock.bins.gaps
@@ -229,12 +229,12 @@ def _activity(line: Timeline) -> Vectors:
     )
 
 
-def _rank_hours(line: Timeline) -> Cells:
+def _rank_hours(line: Timeline) -> Occurrences:
     """Rank of the place x hour."""
-    return line.people, _classes(line, line.clock.bins.ranks) * HOURS + line.minutes // MINUTES
+    return line.people, _classes(line, line.clock.bins.ranks) * DAY_HOURS + line.minutes // MINUTES
 
 
-def _day_events(line: Timeline) -> Cells:
+def _day_events(line: Timeline) -> Occurrences:
     """Weekend or not x number of events of an active day."""
     most = line.clock.bins.day_events
     sizes = np.diff(np.append(line.openings, len(line.people)))
@@ -247,7 +247,7 @@ class _Kind:
 
     sentence: str
     width: Callable[[TimeBins], int]
-    cells: Callable[[Timeline], Cells | Vectors]
+    cells: Callable[[Timeline], Occurrences | Vectors]
     plain: bool = False  # counts; otherwise log2(1 + counts)
     ones: int = 0  # how many ones everybody has at most; 0 if vectors have any norm
 
@@ -283,14 +283,14 @@ _KINDS: Mapping[str, _Kind] = {
         _active_days,
         ones=2,
     ),
-    HOURS_OF_EVENTS: _Kind("events by hour", lambda bins: 2 * HALVES + bins.rank_classes * HOURS, _hours),
+    HOURS_OF_EVENTS: _Kind("events by hour", lambda bins: 2 * HALVES + bins.rank_classes * DAY_HOURS, _hours),
     ELAPSED: _Kind(
         "events by hour and time until the next",
-        lambda bins: bins.rank_classes * HOURS * len(bins.elapsed),
+        lambda bins: bins.rank_classes * DAY_HOURS * len(bins.elapsed),
         _elapsed,
     ),
-    HOUR_PAIRS: _Kind("events by hour and hour of the next", lambda _: 2 * HOURS**2, _hour_pairs),
-    FIRST_HOURS: _Kind("active days by first hour and that of the next", lambda _: HOURS**2, _first_hours),
+    HOUR_PAIRS: _Kind("events by hour and hour of the next", lambda _: 2 * DAY_HOURS**2, _hour_pairs),
+    FIRST_HOURS: _Kind("active days by first hour and that of the next", lambda _: DAY_HOURS**2, _first_hours),
     GAPS: _Kind(
         "active days by weekday and days since the last", lambda bins: 2 * WEEK * (len(bins.gaps) + 1), _gaps
     ),
@@ -298,7 +298,7 @@ _KINDS: Mapping[str, _Kind] = {
         "days by weekday, whether they and the days before are active", lambda _: 4 * WEEK, _activity, plain=True
     ),
     RANK_HOURS: _Kind(
-        "events by hour and rank of their place", lambda bins: bins.ranks * HOURS, _rank_hours, plain=True
+        "events by hour and rank of their place", lambda bins: bins.ranks * DAY_HOURS, _rank_hours, plain=True
     ),
     DAY_EVENTS: _Kind("active days by number of events", lambda bins: 2 * bins.day_events, _day_events, plain=True),
 }
@@ -340,7 +340,7 @@ def day_chain_rows(symbols: int) -> int:
     return 3 * (symbols + 1)
 
 
-def day_steps_of(line: Timeline, symbols: int) -> Cells:
+def day_steps_of(line: Timeline, symbols: int) -> Occurrences:
     """Like `steps_of`, for a chain of days: each day ends, and starts from the last symbol of the active day before."""
     codes, width = line.events.codes.astype(np.int64), symbols + 1
     before = np.full(len(codes), symbols, dtype=np.int64)
@@ -384,7 +384,7 @@ class ItemHours:
 
     @property
     def _blocks(self) -> int:
-        return HOURS // self.clock.bins.item_hours
+        return DAY_HOURS // self.clock.bins.item_hours
 
     @property
     def width(self) -> int:
