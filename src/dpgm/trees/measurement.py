@@ -24,11 +24,11 @@ from dpgm.statistics.pair_blocks import (
     mid_ranks,
     rank_features,
 )
-from dpgm.statistics.statistic import Measured, release
+from dpgm.statistics.statistic import GRID, Measured, release
 from dpgm.trees.dependence import ColumnPair, mean_weights, pair_strengths, spanning_pairs
 from dpgm.trees.groups import code_orders, equal_groups
 from dpgm.trees.lists import ListMeasurements, measure_lists
-from dpgm.trees.rules import TreeRules
+from dpgm.trees.rules import PairRules, TreeRules
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def measure_table(
     """Release every statistic that the plan pays for; values released earlier decide what later ones look at."""
     coding = Coding.of(domain)
     columns = release(gateway, ColumnCounts(coding), noises[COLUMNS])
-    shares = column_shares(columns, records, rules.read)
+    shares = without_gaps(columns, column_shares(columns, records, rules.read), records, rules.pairs)
     chooser = _Chooser(coding, records, shares, rules)
     measured: list[Measured[PairBlocks]] = []
     tree: list[ColumnPair] = []
@@ -78,6 +78,23 @@ def measure_table(
     return TableMeasurements(
         coding, records, columns, shares, tuple(measured), tuple(tree), max(0, chooser.label), lists
     )
+
+
+def without_gaps(
+    measured: Measured[ColumnCounts], shares: Sequence[Floats], records: int, rules: PairRules
+) -> tuple[Floats, ...]:
+    """The shares, with none for a missing value whose noisy count does not stand out: no row of a sample has it."""
+    coding, start = measured.statistic.coding, 0
+    found: list[Floats] = []
+    fields = [field for field in coding.domain.fields if not field.is_set]
+    for field, own in zip(fields, shares, strict=False):  # lengths of lists come after the columns
+        start += len(own)
+        count = float(measured.value[start - 1]) + records * GRID * int(measured.statistic.offsets[len(found)])
+        kept = own.copy()
+        if field.may_be_missing and field.width > 1 and count <= rules.missing_noises * measured.std:
+            kept[-1] = 0.0
+        found.append(kept / kept.sum())
+    return (*found, *shares[len(fields) :])
 
 
 class _Chooser:

@@ -57,6 +57,9 @@ class PairRules:
     # Cells count as this many more rows of average weight, where the mean weight in a cell is taken from drawn rows.
     # By hand.
     mean_prior: float = 5.0
+    # A missing value exists in a column if its noisy count exceeds this many standard deviations. By hand: by chance,
+    # one column of 700 without any has some.
+    missing_noises: float = 3.0
     # Rounds in which the variance of a pair's cells is estimated. By hand.
     strength_rounds: int = 30
 
