@@ -66,6 +66,7 @@ def plan(
     """
     from dpgm.data.stores import size_text
     from dpgm.synthesis.memory import memory_of_fit
+    from dpgm.synthesis.plan import forecast
 
     if out is not None:
         check_output(out, force=force, inputs=(domain,))
@@ -81,10 +82,12 @@ def plan(
     if rules:
         typer.echo(json.dumps(made.settings.to_json(), indent=1))
     elif as_json:
-        needed = {"memory_bytes": memory_of_fit(made, described)}
+        needed = {"memory_bytes": memory_of_fit(made, described), "forecast": forecast(made, described)}
         typer.echo(json.dumps(made.to_json() | {"stages": _stage_rows(made)} | needed))
     elif out is None:
         _print_plan(made)
+        for sentence in forecast(made, described):
+            typer.echo(sentence)
         typer.echo(f"memory of a fit on a CPU: about {size_text(memory_of_fit(made, described))}")
     else:
         announce(f"plan for epsilon {made.epsilon:.4g} written to {out}")
@@ -443,6 +446,7 @@ def _memory_needed(
 
 def _announce_fit(total: int, domain: "dpgm.Domain", planned: "dpgm.Plan | None", needed: int | None) -> None:
     from dpgm.data.stores import size_text
+    from dpgm.synthesis.plan import forecast
 
     positions = f"{counted(domain.width, 'position')} each"
     size = "what the domain leaves open is found privately" if domain.is_open else positions
@@ -452,6 +456,8 @@ def _announce_fit(total: int, domain: "dpgm.Domain", planned: "dpgm.Plan | None"
             f"note: {total:,} records at epsilon {figure(planned.target_epsilon)} are so few that synthetic records"
             " will be little more than noise"
         )
+    for sentence in () if planned is None else forecast(planned, domain):
+        announce(f"note: {sentence}")
     if needed is not None:
         announce(f"this needs about {size_text(needed)} of memory")
 
