@@ -43,7 +43,8 @@ class PairRules:
     cell_noises: float = 2.0
     most_groups: int = 64
     # With fewer groups no tables are measured, only ranks. Made surveys of 3,000 rows and 20, 30 and 40 questions bear
-    # 5.5, 4.5 and 3.9 groups; correlations of .5 came out as .44, .42 and .33 by tables, .43, .44 and .43 by ranks alone.
+    # 5.5, 4.5 and 3.9 groups; correlations of .5 came out as .44, .42 and .33 by tables, and as .43, .44 and .43 by
+    # ranks alone.
     least_groups: float = 5.0
     # Most values per column in full tables, and of columns without an order beside ranks; the last where ranks are
     # alone. By hand.
