@@ -341,7 +341,7 @@ MUTANTS = (
                 "np.where(norms <= self.limit, FULL_WEIGHT, FULL_WEIGHT + 0 * scaled)",
             ),
         ),
-        (*ADDITIONS, "-k", "trees"),
+        ("tests/statistics/test_pair_blocks.py",),
     ),
     Mutant(
         70,
@@ -353,7 +353,7 @@ MUTANTS = (
                 "16.0",
             ),
         ),
-        (*ADDITIONS, "-k", "trees"),
+        ("tests/statistics/test_pair_blocks.py",),
     ),
     Mutant(
         71,

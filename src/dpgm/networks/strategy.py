@@ -81,7 +81,7 @@ class NetworkStrategy:
         sizes = self.network.of(Domain.of_items(1), settings).architecture
         return {"clusters": settings.clusters} | {name: sizes[name] for name in sizes if hasattr(settings, name)}
 
-    def forecast(self, plan: FitPlan, domain: Domain) -> tuple[str, ...]:
+    def expectations(self, plan: FitPlan, domain: Domain) -> tuple[str, ...]:
         """Nothing is known of the errors of networks beforehand."""
         return ()
 

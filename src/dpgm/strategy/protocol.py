@@ -248,7 +248,7 @@ class Strategy(Protocol):
     def memory(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, rules: MemoryRules) -> float:
         """Bytes that a fit needs besides its rows and the libraries; an overestimate."""
 
-    def forecast(self, plan: FitPlan, domain: Domain) -> tuple[str, ...]:
+    def expectations(self, plan: FitPlan, domain: Domain) -> tuple[str, ...]:
         """Sentences on what such a fit measures, how well, and what will be lost, from public numbers."""
         return ()
 

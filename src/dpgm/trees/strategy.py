@@ -16,8 +16,8 @@ from dpgm.statistics.statistic import plan_descriptions
 from dpgm.strategy.memory_rules import MemoryRules, Sizes
 from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, RunContext, Strategy
 from dpgm.strategy.settings import Config, FamilySettings, no_settings, refuses_paper
+from dpgm.trees.expectations import tree_expectations
 from dpgm.trees.fitting import fit_trees
-from dpgm.trees.forecast import tree_forecast
 from dpgm.trees.measurement import measure_table
 from dpgm.trees.model import Trees
 from dpgm.trees.planning import tree_memory, tree_spends
@@ -59,9 +59,9 @@ class TreeStrategy(Strategy):
         assert domain is not None
         return tree_memory(plan, sizes, domain, _rules(plan.settings.family), rules)
 
-    def forecast(self, plan: FitPlan, domain: Domain) -> tuple[str, ...]:
+    def expectations(self, plan: FitPlan, domain: Domain) -> tuple[str, ...]:
         """Which relations of columns are measured, and how well."""
-        return tree_forecast(plan, domain, _rules(plan.settings.family))
+        return tree_expectations(plan, domain, _rules(plan.settings.family))
 
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext

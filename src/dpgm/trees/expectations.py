@@ -17,7 +17,7 @@ from dpgm.validation import counted
 _NAMED = 5  # pairs that are named one by one
 
 
-def tree_forecast(plan: FitPlan, domain: Domain, rules: TreeRules) -> tuple[str, ...]:
+def tree_expectations(plan: FitPlan, domain: Domain, rules: TreeRules) -> tuple[str, ...]:
     """Sentences for a user who has not spent anything yet."""
     columns = len(domain.fields)
     if columns == 1:

@@ -8,9 +8,9 @@ from dpgm.data.records import Records
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.strategy.settings import Config
-from dpgm.synthesis.plan import forecast, make_plan
+from dpgm.synthesis.plan import expectations, make_plan
 from dpgm.trees.dependence import pair_values
-from dpgm.trees.forecast import _norm, _rank_error
+from dpgm.trees.expectations import _norm, _rank_error
 from dpgm.trees.measurement import measure_table
 from dpgm.trees.rules import TREE_RULES
 
@@ -19,7 +19,7 @@ SMALL = Domain((Categorical("ward", tuple("abcdef")), Numeric("age", 0, 99, 20),
 
 
 def said(domain, records=3000, epsilon=1.0, **changes):
-    return " ".join(forecast(make_plan(Config(epsilon, **changes), records, domain), domain))
+    return " ".join(expectations(make_plan(Config(epsilon, **changes), records, domain), domain))
 
 
 def test_a_table_that_is_too_wide_is_told_what_it_loses():
@@ -46,7 +46,7 @@ def test_pairs_lists_and_one_column_are_named():
 
 def test_other_models_say_nothing():
     assert said(SMALL, model="products") == ""
-    assert forecast(make_plan(Config(1.0), 100), None) == ()
+    assert expectations(make_plan(Config(1.0), 100), None) == ()
 
 
 @pytest.mark.parametrize("seed", range(3))
