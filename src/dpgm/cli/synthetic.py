@@ -256,7 +256,9 @@ def evaluate(
     inputs = file_inputs(first_file, second_file, options)
     first = inputs.real
     held_out = (
-        None if test is None else read_alike(first.domain, test, replace(options, labels=test_labels)).records
+        None
+        if test is None
+        else read_alike(first.domain, test, replace(options, labels=test_labels, table=None, query=None)).records
     )
     queries = None if workload is None else dpgm.read_workload(workload, first.domain)
     budget = epsilon if epsilon is not None else 1.0 if certificate is None else certificate.epsilon

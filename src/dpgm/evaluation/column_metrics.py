@@ -145,11 +145,12 @@ def _moments(real: Floats, synthetic: Floats, rules: MomentRules, needed: float)
 
 
 def _without_farthest(real: Floats, synthetic: Floats) -> tuple[Floats, Floats]:
-    """Both sides without the values that are farthest from the middle of all."""
+    """Both sides without the values that are farthest from the middle of all; of equal ones as many on either side."""
     both = np.concatenate([real, synthetic])
+    place = np.concatenate([np.arange(len(side)) / len(side) for side in (real, synthetic)])
     far = np.abs(both - np.median(both))
     kept = np.ones(len(both), dtype=np.bool_)
-    kept[np.argsort(-far, kind="stable")[:_FARTHEST]] = False
+    kept[np.lexsort((place, -far))[:_FARTHEST]] = False
     return real[kept[: len(real)]], synthetic[kept[len(real) :]]
 
 

@@ -12,8 +12,9 @@ from dpgm.evaluation.relations import RankRelations, rank_relations
 from dpgm.evaluation.share_gaps import Gaps, ShareGap, compare_alone
 from dpgm.evaluation.traits import Trait
 from dpgm.evaluation.triple_gaps import compare_triples
+from dpgm.evaluation.unseen_pairs import UnseenPair, compare_unseen
 
-_FAMILIES = 6  # kinds of comparisons that share the probability of a false alarm
+_FAMILIES = 7  # kinds of comparisons that share the probability of a false alarm
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class RowRelations:
         groups: shares within groups of rows.
         impossible: what occurs in a group of synthetic rows, and in none of the real ones.
         triples: shares within groups of two traits.
+        unseen: pairs of columns whose combinations are new too often, or not often enough.
         ranks: signed rank correlations.
         rules: orders, sums and products that synthetic rows break.
         pictures: the pairs that are worst.
@@ -38,6 +40,7 @@ class RowRelations:
     groups: Gaps
     impossible: Gaps
     triples: Gaps
+    unseen: tuple[UnseenPair, ...]
     ranks: RankRelations
     rules: tuple[BrokenRule, ...]
     pictures: tuple[RelationPicture, ...]
@@ -50,6 +53,7 @@ def compare_rows(traits: Sequence[Trait], columns: Sequence[RawColumn], rules: V
     paired = _paired(traits)
     groups, impossible = compare_groups(paired, drift, limit, false_alarm)
     known = (*alone.kept, *groups.kept, *impossible.kept)
+    unseen = compare_unseen(paired, {gap.traits for gap in known}, limit, false_alarm)
     ranks = rank_relations(paired, rules.relation_gap.close, false_alarm / 2)
     return RowRelations(
         traits=len(traits),
@@ -58,9 +62,10 @@ def compare_rows(traits: Sequence[Trait], columns: Sequence[RawColumn], rules: V
         groups=groups,
         impossible=impossible,
         triples=compare_triples(paired, known, limit, false_alarm),
+        unseen=unseen,
         ranks=ranks,
         rules=broken_rules(columns, limit, false_alarm),
-        pictures=relation_pictures(paired, _worst_pairs(ranks, groups, impossible)),
+        pictures=relation_pictures(paired, _worst_pairs(ranks, unseen, groups, impossible)),
     )
 
 
@@ -72,9 +77,9 @@ def _paired(traits: Sequence[Trait]) -> list[Trait]:
     return free[:MOST_TRAITS]
 
 
-def _worst_pairs(ranks: RankRelations, *families: Gaps) -> list[tuple[str, str]]:
+def _worst_pairs(ranks: RankRelations, unseen: Sequence[UnseenPair], *families: Gaps) -> list[tuple[str, str]]:
     """Pairs of names, the worst of each kind by turns."""
-    listed = [[gap.names for gap in ranks.gaps]]
+    listed = [[gap.names for gap in ranks.gaps], [gap.names for gap in unseen]]
     listed += [[_names(gap) for gap in family.kept] for family in families]
     most = max(map(len, listed))
     return [pairs[at] for at in range(most) for pairs in listed if at < len(pairs)]

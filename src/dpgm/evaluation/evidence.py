@@ -13,7 +13,7 @@ from statistics import NormalDist
 import numpy as np
 from scipy.special import xlogy
 
-from dpgm.arrays import Floats
+from dpgm.arrays import Codes, Floats
 
 _STEP = 0.5  # rows by which counts are moved towards each other: whole numbers jump, normal deviates do not
 
@@ -25,6 +25,12 @@ def needed_evidence(comparisons: float, false_alarm: float) -> float:
     (3.84, 19.5)
     """
     return NormalDist().inv_cdf(false_alarm / max(comparisons, 1) / 2) ** 2
+
+
+def needed_each(among: Codes, times: float, false_alarm: float) -> Floats:
+    """The evidence that each of some figures needs, given among how many comparisons it counts."""
+    counts, places = np.unique(among, return_inverse=True)
+    return np.array([needed_evidence(times * count, false_alarm) for count in counts.tolist()])[places]
 
 
 def angles(counts: Floats, of: Floats) -> Floats:

@@ -58,7 +58,7 @@ def file_inputs(real: Paths, synthetic: Paths, options: ReadOptions) -> Inputs:
         if guess.table:
             return _tables(files, synthetic, guess)
         found = _read(files, guess.options)
-    second = read_alike(found.records.domain, synthetic, ReadOptions(), replace(found.options, labels=None))
+    second = read_alike(found.records.domain, synthetic, ReadOptions(), of_another_file(found.options))
     raw = None
     if found.raw is not None and second.raw is not None:
         missing = (*found.options.missing, *second.options.missing)
@@ -153,6 +153,11 @@ def read_alike(domain: Domain, path: Paths, *attempts: ReadOptions) -> Side:
     return _read_public(domain, path, last)
 
 
+def of_another_file(options: ReadOptions) -> ReadOptions:
+    """How the real file was read, without what belongs to that file alone."""
+    return replace(options, labels=None, table=None, query=None)
+
+
 def _read_public(domain: Domain, path: Paths, options: ReadOptions) -> Side:
     """A synthetic file is public, so its shape may be guessed from its first rows."""
     files, stated = located(path, options.member), replace(options, domain=domain)
@@ -220,7 +225,8 @@ def _tables(files: Sequence[Input], synthetic: Paths, guess: Guess) -> Inputs:
     options = guess.options
     notes = Notes(missing=tuple(options.missing), strip_suffix=options.strip_suffix)
     first = _table_alone(files, guess)
-    second = _matching(synthetic, first.column_names, 1, (ReadOptions(), options), _guessed_table)
+    attempts = (ReadOptions(), of_another_file(options))
+    second = _matching(synthetic, first.column_names, 1, attempts, _guessed_table)
     marks = _list_columns(first, options)
     in_both = {name: mark for name, mark in marks.items() if name in second.column_names}
     lists = _as_lists(first, marks), _as_lists(second, in_both)
@@ -253,9 +259,8 @@ def _tables_of_domain(files: Sequence[Input], synthetic: Paths, options: ReadOpt
     columns = {field.name: Conversion(field.from_objects, field.holds_lists) for field in domain.fields}
     notes = Notes(missing=tuple(options.missing), strip_suffix=options.strip_suffix).with_domain(domain)
     first = named_table(files, options)
-    second = _matching(
-        synthetic, first.column_names, len(first.column_names), (ReadOptions(header=True), options), named_table
-    )
+    attempts = (ReadOptions(header=True), of_another_file(options))
+    second = _matching(synthetic, first.column_names, len(first.column_names), attempts, named_table)
     shared = [name for name in first.column_names if name in second.column_names]
     sets = [one for name in shared if (one := domain.field(name).as_set) is not None and one.lists_values]
     separators = {field.name: options.item_separator or field.separator for field in sets}

@@ -10,12 +10,12 @@ from itertools import combinations
 import numpy as np
 
 from dpgm.arrays import Codes, Floats
-from dpgm.evaluation.evidence import clear, needed_evidence
+from dpgm.evaluation.evidence import clear, needed_each
 from dpgm.evaluation.share_gaps import Gaps, ShareGap, ShareTable, gap_of, largest
 from dpgm.evaluation.traits import Trait
 
 _SMALLEST_SHARE, _SMALLEST_ROWS = 0.005, 100  # a group is judged from here on, whichever is less ...
-_FEWEST = 20  # ... but never with fewer rows of both data sets than twice this
+_FEWEST = 10  # ... but never with fewer rows of both data sets than twice this: nothing is clear in them
 _MOST_VISITS = 400_000_000  # rows times pairs of traits, on either side: a few seconds
 _FEWEST_ROWS = 5000  # rows that are used however many traits there are
 _AS_CLEAR = (
@@ -56,14 +56,20 @@ def compare_groups(
     comparisons = 0
     for a, b in pairs:
         first, last = traits[a], traits[b]
-        count = first.groups * last.comparisons + last.groups * first.comparisons
-        comparisons += count
-        alike = plain if _is_plain(first, last) else len(pairs) - plain
-        needed = needed_evidence(alike * count, false_alarm / 2)
+        comparisons += first.groups * last.comparisons + last.groups * first.comparisons
+        alike = 2 * (plain if _is_plain(first, last) else len(pairs) - plain)
         joint = [_joint(x, y, first.width, last.width) for x, y in zip(thin[a], thin[b], strict=True)]
         both = [
-            _gaps(joint, first, last, drift, limit, needed, least),
-            _gaps([side.T for side in joint], last, first, drift, limit, needed, least),
+            _gaps(
+                sides,
+                by,
+                trait,
+                drift[trait.name],
+                limit,
+                needed_each(trait.among, alike * by.groups, false_alarm / 2),
+                least,
+            )
+            for sides, by, trait in ((joint, first, last), ([side.T for side in joint], last, first))
         ]
         if known := [gap for gaps in both for gap in gaps if gap is not None]:
             worst = max(known, key=lambda gap: (_AS_CLEAR if gap.impossible else 1.0) * gap.surely)
@@ -88,14 +94,13 @@ def _gaps(
     joint: Sequence[Codes],
     by: Trait,
     trait: Trait,
-    drift: Mapping[str, Floats],
+    drifted: Floats,
     limit: float,
-    needed: float,
+    needed: Floats,
     least: float,
 ) -> Iterator[ShareGap | None]:
     """The largest gap of a trait in the groups of another, and the largest of what no real row has."""
     table = ShareTable.of(_grouped(joint[0], by.group_of), _grouped(joint[1], by.group_of), trait)
-    drifted = drift[trait.name]
     size = np.minimum(np.abs(table.signed), np.abs(table.signed - drifted))
     rows = table.real_of[:, :1] + table.synthetic_of[:, :1]
     effects = clear(np.where(rows >= 2 * least, size, 0.0), table.evidence(), needed)

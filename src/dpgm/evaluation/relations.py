@@ -226,7 +226,8 @@ def _within_groups(
 
 def _moments(side: _Ranks) -> tuple[Floats, Floats, Floats]:
     """Rank correlations of all pairs, their variances, and the rows with both values, 0 if these hardly vary."""
-    powers = [side.present, side.scores, side.scores**2, side.scores**3, side.scores**4]
+    squares = side.scores * side.scores
+    powers = [side.present, side.scores, squares, squares * side.scores, squares * squares]
     rows = side.present @ side.present.T
 
     def mean(a: int, b: int) -> Floats:

@@ -104,8 +104,12 @@ def check_groups(evaluation: Evaluation, rules: VerdictRules) -> Findings:
         for gap in gaps.kept[:NAMED]:
             yield Finding(kind, _level(gap, rules), share_numbers(gap), (gap.what, *gap.within))
         yield from _more(f"more_{kind}", gaps.count, NAMED)
+    for pair in rows.unseen[:NAMED]:
+        level = max(rules.shares.level(pair.surely), USEFUL)
+        yield Finding("unseen", level, {"real": pair.real, "synthetic": pair.synthetic}, pair.names)
+    yield from _more("more_unseen", len(rows.unseen), NAMED)
     undecided = rules.shares.level(_least_effect(evaluation, rules, _TENTH)) == ROUGH
-    if rows.groups.comparisons and not undecided and not any(gaps.count for _, gaps in found):
+    if rows.groups.comparisons and not undecided and not rows.unseen and not any(gaps.count for _, gaps in found):
         yield graded("groups_match", CLOSE, {"comparisons": _comparisons(rows)})
 
 

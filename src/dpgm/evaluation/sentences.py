@@ -70,6 +70,7 @@ _TOPICS: dict[str, Callable[[Finding], str]] = {
     "group": lambda found: f"{_parts(found)[0].trait} among {rows_with(_parts(found)[1:])}",
     "relation_in_group": lambda found: f"the relation of {_pair(found)} among {rows_with(_parts(found))}",
     "triple": lambda found: f"{_parts(found)[0].trait} among {rows_with(_parts(found)[1:])}",
+    "unseen": lambda found: f"combinations of {_pair(found)}",
     "share": lambda found: f"the share of {_what(found)}",
 }
 
@@ -271,6 +272,14 @@ def _impossible(found: Finding) -> str:
     )
 
 
+def _unseen(found: Finding) -> str:
+    real, synthetic = (share_text(found.numbers[side]) for side in ("real", "synthetic"))
+    return (
+        f"{_pair(found)}: {synthetic} of the synthetic rows combine values that no row of one half of the real data"
+        f" combines; of the rows of the other half, {real} do."
+    )
+
+
 def _shares(found: Finding) -> str:
     return f"{share_text(found.numbers['synthetic'])} instead of {share_text(found.numbers['real'])}"
 
@@ -392,6 +401,11 @@ _SENTENCES: dict[str, Callable[[Finding], str]] = {
     "more_triple": _more(
         "column differs in some group of rows by two others; the JSON output lists it",
         "columns differ in groups of rows by two others; the JSON output lists them",
+    ),
+    "unseen": _unseen,
+    "more_unseen": _more(
+        "pair of columns combines values otherwise than real rows; the JSON output lists it",
+        "pairs of columns combine values otherwise than real rows; the JSON output lists them",
     ),
     "groups_match": lambda found: (
         "Within groups of rows, such as those with one value of a column, the other columns match the real data, too."

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgm.arrays import Codes, Floats
-from dpgm.evaluation.evidence import angles, clear, deviances, needed_evidence, surely
+from dpgm.evaluation.evidence import angles, clear, deviances, needed_each, surely
 from dpgm.evaluation.traits import Trait, TraitPart
 
 Flags = NDArray[np.bool_]
@@ -130,7 +130,7 @@ def compare_alone(traits: Sequence[Trait], limit: float, false_alarm: float) -> 
     drift = {}
     for trait in traits:
         table = ShareTable.of(trait.counts[0][None, :], trait.counts[1][None, :], trait)
-        needed = needed_evidence(len(traits) * trait.comparisons, false_alarm)
+        needed = needed_each(trait.among, len(traits), false_alarm)
         effects = clear(np.abs(table.signed), table.evidence(), needed)
         effects = np.where(effects > limit, effects, 0.0)
         drift[trait.name] = np.where(effects > 0, table.signed, 0.0)[0]
@@ -144,7 +144,7 @@ def compare_alone(traits: Sequence[Trait], limit: float, false_alarm: float) -> 
 def gap_of(
     table: ShareTable,
     effects: Floats,
-    needed: float,
+    needed: Floats,
     trait: Trait,
     by: Trait | None = None,
 ) -> ShareGap:
@@ -153,7 +153,7 @@ def gap_of(
     Args:
         table: the shares.
         effects: the clear effects, 0 for shares that are not to be named.
-        needed: the evidence that was needed.
+        needed: the evidence that was needed of each.
         trait: the trait that is counted.
         by: the trait that the groups are of.
     """

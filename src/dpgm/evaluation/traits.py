@@ -22,6 +22,7 @@ _CELLS = 48  # ordered values are divided into about so many ranges: each holds 
 _POPULAR = 0.005  # share of the rows from which on an ordered value is a cell of its own
 _GROUPS = 8  # ranges of an ordered trait that are groups of rows
 _OWN_GROUP = 1 / 16  # share of the rows from which on one of its values is a group of its own
+_CELL, _UP_TO, _MISSING = range(3)  # what a share is of
 _MOST_LABELS = 250  # most frequent categories; the others are merged
 OTHER_VALUES = "other values"
 
@@ -95,6 +96,23 @@ class Trait:
     def comparisons(self) -> int:
         """In how many ways its shares may differ in one group of rows: cells, and values up to a cell."""
         return self.width + max(self.in_order - 1, 0)
+
+    @cached_property
+    def among(self) -> Codes:
+        """Among how many comparisons each share counts: missing values, cells and values up to a cell get equal parts.
+
+        >>> ordered("age", [np.array([1.0, 2.0]), np.array([2.0, np.nan])]).among.tolist()
+        [6, 6, 3, 3]
+        """
+        kind = np.full(self.comparisons, _CELL)
+        kind[self.width :] = _UP_TO
+        if self.missing is not None:
+            kind[self.missing] = _MISSING
+        sizes = np.bincount(kind)
+        if self.width == 2 and not self.in_order:
+            sizes[:] = sizes > 0  # both cells say the same
+        result: Codes = sizes[kind] * np.count_nonzero(sizes)
+        return result
 
     @property
     def groups(self) -> int:

@@ -17,6 +17,7 @@ import jinja2
 import pyarrow as pa
 import yaml
 
+from dpgm.data.formats import media_type_of
 from dpgm.errors import UsageError
 from dpgm.privacy.certificate import Certificate
 from dpgm.privacy.events import Mechanism
@@ -27,13 +28,6 @@ from dpgm.validation import counted
 
 TO_COMPLETE = "TO BE COMPLETED"  # what only the curator knows
 _READ_AT_ONCE = 1 << 20  # bytes of a file that is hashed
-_MEDIA_TYPES = {
-    ".csv": "text/csv",
-    ".tsv": "text/tab-separated-values",
-    ".parquet": "application/vnd.apache.parquet",
-}
-_MEDIA_TYPES |= {".jsonl": "application/jsonlines", ".json": "application/json", ".dat": "text/plain"}
-_MEDIA_TYPES |= {".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"}
 
 
 @dataclass(frozen=True)
@@ -285,7 +279,7 @@ def _file_object(path: Path) -> dict[str, Any]:
         "name": path.name,
         "contentUrl": path.name,
         "contentSize": f"{path.stat().st_size} B",
-        "encodingFormat": _MEDIA_TYPES.get(path.suffix, "application/octet-stream"),
+        "encodingFormat": media_type_of(path),
         "sha256": digest.hexdigest(),
     }
 

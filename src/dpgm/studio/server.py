@@ -56,7 +56,7 @@ class Route:
 def _matcher(pattern: str, twin: bool) -> re.Pattern[str]:
     known = {"project": "[0-9a-f]{8}", "id": "[0-9a-f]{8,16}", "name": "[a-z.-]{1,30}"}
     parts = re.sub(r"\{(\w+)\}", lambda part: f"(?P<{part[1]}>{known[part[1]]})", pattern.replace(".", r"\."))
-    return re.compile(parts + (r"(?P<json>\.json)?" if twin else ""))
+    return re.compile(parts + (r"(?P<twin>\.json)?" if twin else ""))
 
 
 @dataclass(frozen=True)
@@ -238,7 +238,7 @@ class Studio:
         await reply(scope, receive, send)
 
     async def _reply(self, request: Request, found: Found) -> Response:
-        parts: dict[str, Any] = {name: part for name, part in found.parts.items() if name != "json"}
+        parts: dict[str, Any] = {name: part for name, part in found.parts.items() if name != "twin"}
         try:
             if "project" in parts:
                 parts["project"] = self.desk.workspace.project(parts["project"])
@@ -246,7 +246,7 @@ class Studio:
                 return await self._act(request, found.route, parts)
             made = await found.route.answer(self.desk, request, **parts)
             if isinstance(made, Page):
-                return self._shown(made, as_json=found.parts.get("json") is not None)
+                return self._shown(made, as_json=found.parts.get("twin") is not None)
             return made  # type: ignore[no-any-return]
         except (TooLargeError, MultiPartException):
             return self._failed("This is larger than the studio takes, or not a form.", 413, request, found)

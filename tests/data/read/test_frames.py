@@ -407,8 +407,3 @@ def test_a_database_gets_a_sentence_that_helps(tmp_path):
         with pytest.raises(UsageError, match=r"a database is no frame.*pandas\.read_sql"):
             attempt()
     connection.close()
-    for name in ("visits.db", "visits.sqlite", "visits.sqlite3"):
-        (tmp_path / name).write_bytes(b"SQLite format 3\0")
-        for read in (dpgm.read_records, dpgm.inspect_file):
-            with pytest.raises(UsageError, match=rf"{name}: is a database; export.*pandas\.read_sql"):
-                read(tmp_path / name)

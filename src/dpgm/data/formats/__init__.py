@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from dpgm.data.domain import Domain
 from dpgm.data.formats.base import NEEDS, Format, Guess
 from dpgm.data.formats.delimited import Delimited
+from dpgm.data.formats.duck_db import DuckDb
 from dpgm.data.formats.excel import Workbook
 from dpgm.data.formats.idx import Idx
 from dpgm.data.formats.item_lines import ItemLines
@@ -21,6 +22,7 @@ from dpgm.data.formats.matrices import Npy, Npz
 from dpgm.data.formats.opening import Input, listing, locate
 from dpgm.data.formats.parquet import Parquet
 from dpgm.data.formats.pictures import PictureFolder
+from dpgm.data.formats.sqlite import Sqlite
 from dpgm.errors import InputError, UsageError
 from dpgm.validation import near
 
@@ -37,30 +39,31 @@ __all__ = [
     "format_of",
     "format_to_write",
     "located",
+    "media_type_of",
     "parts_of",
 ]
 
 FORMATS: tuple[Format, ...] = (
-    Parquet("parquet", (".parquet",), (".pq",)),
-    Delimited(
-        "csv", (".csv",), (".data", ".test")
-    ),  # the last two are the UCI archive's names for comma-separated text
-    Delimited("tsv", (".tsv",), separator="\t"),
-    JsonLines("jsonl", (".jsonl",), (".ndjson",)),
-    JsonArray("json", (".json",)),
-    Workbook("xlsx", (".xlsx",)),
-    ItemLines("fimi", (".dat",)),
+    Parquet("parquet", (".parquet",), (".pq",), "application/vnd.apache.parquet"),
+    # .data and .test are the UCI archive's names for comma-separated text.
+    Delimited("csv", (".csv",), (".data", ".test"), "text/csv"),
+    Delimited("tsv", (".tsv",), (), "text/tab-separated-values", separator="\t"),
+    JsonLines("jsonl", (".jsonl",), (".ndjson",), "application/jsonlines"),
+    JsonArray("json", (".json",), (), "application/json"),
+    Workbook("xlsx", (".xlsx",), (), "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"),
+    ItemLines("fimi", (".dat",), (), "text/plain"),
     Npz("npz", (".npz",)),
     Npy("npy", (".npy",)),
     Idx("idx", (".idx", "-ubyte")),
     PictureFolder("png", (), (".png",)),
+    Sqlite("sqlite", (".sqlite",), (".sqlite3", ".db", ".db3"), "application/vnd.sqlite3"),
+    DuckDb("duckdb", (".duckdb",)),
 )
 _ANYTHING_ELSE = "csv"  # what data without a name are that begin like no other format
 _TEXT_FILE = (
     "a .txt file may hold anything, so say what it holds: `format='csv'` (cells; `separator` for what is between them,"
     " `shape='basket'` for lines of items) or `format='fimi'` (item numbers with blanks between them)"
 )
-_DATABASES = (".sqlite", ".sqlite3", ".db", ".db3", ".duckdb")
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,16 @@ def by_ending(path: str | os.PathLike[str], stated: str | None = None) -> Named 
     return None
 
 
+def media_type_of(path: str | os.PathLike[str]) -> str:
+    """What the web calls files with this ending.
+
+    >>> media_type_of("people.csv"), media_type_of("people.zip")
+    ('text/csv', 'application/octet-stream')
+    """
+    named = by_ending(path)
+    return Format.media_type if named is None or named.gzip else named.format.media_type
+
+
 def format_of(source: Input, options: "ReadOptions") -> Format:
     """The format of a file or folder to read: as stated, otherwise by its name."""
     if source.path.is_dir():
@@ -107,17 +120,12 @@ def format_of(source: Input, options: "ReadOptions") -> Format:
     if named is None:
         raise _unknown(source)
     if source.sheet is not None and "sheets" not in named.format.has:
-        raise InputError(f"{source}: is neither a .zip archive nor a workbook; leave out the member.")
+        raise InputError(f"{source}: is no .zip archive, workbook or database; leave out the member.")
     return named.format
 
 
 def _unknown(source: Input) -> UsageError:
     stem = source.name.lower().removesuffix(".gz")
-    if stem.endswith(_DATABASES):
-        return UsageError(
-            f"{source}: is a database; export a table of it to a .csv or .parquet file, or give a frame:"
-            " `pandas.read_sql('SELECT * FROM visits', connection)`."
-        )
     advice = (
         f"use one of {_endings(FORMATS)} (text also with .gz, or in a .zip), or a folder of images (`format` names what"
         " is read)"
@@ -161,6 +169,7 @@ def refuse_options(format: Format, source: Input, options: "ReadOptions") -> Non
     stated = {
         "labels": options.labels is not None,
         "lines": options.skip_lines > 0,
+        "queries": options.query is not None or options.table is not None,
         "columns": options.person is not None or options.item is not None,
         "written numbers": not options.number_style.is_plain,
     }

@@ -24,6 +24,7 @@ NEEDS = {
     "columns": "{format} files have no columns; leave out `person` and `item`.",
     "lines": "`skip_lines` is for text files and Excel sheets; leave it out.",
     "labels": "`labels` belongs to idx images; leave it out.",
+    "queries": "`table` and `query` are for databases; leave them out.",
     "written numbers": (
         "numbers of {format} files have a point of their own (1.234 would become 1234); leave out `decimal`,"
         " `thousands` and `strip_from_numbers`, or save the data as CSV."
@@ -52,6 +53,8 @@ class Guess:
 class Format:
     """A file format: its name, and the endings by which it is known; `other_endings` are not named in messages.
 
+    `media_type` is what the web calls its files.
+
     Class attributes:
         has: what its files have that options may need, of the keys of `NEEDS`.
         only_shape: the shape of item sets, if the format has no other.
@@ -63,6 +66,7 @@ class Format:
     name: str
     endings: tuple[str, ...]
     other_endings: tuple[str, ...] = ()
+    media_type: str = "application/octet-stream"
 
     has: ClassVar[frozenset[str]] = frozenset({"columns", "written numbers"})
     only_shape: ClassVar[Shape | None] = None

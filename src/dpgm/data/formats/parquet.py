@@ -3,21 +3,19 @@
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dpgm.data.formats.base import Append, Format, Guess
+from dpgm.data.formats.base import Append, Guess
 from dpgm.data.formats.opening import Input
+from dpgm.data.formats.typed import Typed
 from dpgm.data.formats.written import Written
-from dpgm.data.items import flat_column
 from dpgm.data.nested import with_members
-from dpgm.data.presence import is_binary
 from dpgm.data.stream import Chunk, Readers, RowStream
-from dpgm.data.values import TEXTS, is_text, numbered
+from dpgm.data.values import is_text, numbered
 from dpgm.errors import InputError, ResourceError
 
 if TYPE_CHECKING:
@@ -33,7 +31,7 @@ _UNBUFFERED: dict[str, Any] = {"pre_buffer": False, "buffer_size": 1 << 20}
 _MAX_TEXT = 1 << 30  # bytes of text in one batch; a repeated long text is stored once in the file
 
 
-class Parquet(Format):
+class Parquet(Typed):
     """Tables with types."""
 
     packed: ClassVar[bool] = True
@@ -68,22 +66,6 @@ class Parquet(Format):
         if not stream.names:
             raise InputError(f"{source}: holds no plain column; flatten its nested columns first.")
         return stream
-
-    def guess(self, source: Input, options: "ReadOptions") -> Guess:
-        """Whether the file holds lists of items, 0/1 columns or a table."""
-        if options.stated_shape not in (None, "wide") or options.public_domain is not None:
-            return Guess(options)
-        stream = self.stream(source, options)
-        names = [name for name in stream.names if name != options.person]
-        if stream.lists and len(names) > 1:  # then the list is one of several columns of a table
-            return Guess(replace(options, shape="wide"), table=True)
-        if options.shape is None and len(stream.lists) == 1:
-            return Guess(options)
-        first = next(stream.rows(dict.fromkeys(names, TEXTS)), None)
-        if first is None or stream.lists:
-            return Guess(options)
-        binary = all(is_binary(flat_column(first.table, name), options.threshold) for name in names)
-        return Guess(replace(options, shape="wide"), table=not binary)
 
     @contextmanager
     def writer(self, target: IO[bytes], written: Written) -> Iterator[Append]:

@@ -137,6 +137,14 @@ class DeclaredOptions:
     member: Annotated[str | None, Option("The file to read within a .zip, or the sheet of a workbook.", "NAME")] = (
         None
     )
+    table: Annotated[
+        str | None,
+        Option("Databases: the table or view to read; needed where there are several.", "NAME", "queries"),
+    ] = None
+    query: Annotated[
+        str | None,
+        Option("Databases: the SELECT statement whose rows are read, instead of a table.", "SQL", "queries"),
+    ] = None
     separator: Annotated[
         str | None,
         Option("The character between cells (`tab` for a tab character); by default the one that the header uses."),

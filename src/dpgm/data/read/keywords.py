@@ -18,6 +18,8 @@ class FileKeywords(TypedDict, total=False):
     threshold: float | None
     labels: Paths | None
     member: str | None
+    table: str | None
+    query: str | None
     separator: str | None
     item_separator: str | None
     header: bool | None

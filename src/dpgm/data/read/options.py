@@ -79,6 +79,8 @@ class ReadOptions(DeclaredOptions):
             raise UsageError("`comment` must be the text that comment lines start with, without quotation marks.")
         if self.memory is not None:
             bytes_of(self.memory)  # refuses what is not a size
+        if self.table is not None and self.query is not None:
+            raise UsageError("`table` and `query` both say what to read of a database; leave out one of them.")
         if self.count is not None and (self.person is None or self.item is None):
             raise UsageError("`count` belongs to the long shape; give `person` and `item` as well.")
         self._check_rows_per_person()

@@ -1,0 +1,130 @@
+"""`Database`: what all databases share. A subclass opens a database, which is asked for a schema and then for rows.
+
+Columns have the types that the database states, never types seen in rows: what a row is read as depends on that row.
+A query is read as a subquery, so it cannot change anything, and the session may only read.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import pyarrow as pa
+
+from dpgm.data.formats.base import Guess
+from dpgm.data.formats.opening import Input
+from dpgm.data.formats.typed import Typed
+from dpgm.data.nested import with_members
+from dpgm.data.stream import Chunk, Readers, RowStream
+from dpgm.data.values import numbered
+from dpgm.errors import InputError, UsageError
+from dpgm.validation import near
+
+if TYPE_CHECKING:
+    from dpgm.data.read.options import ReadOptions
+
+ROWS_AT_ONCE = 65_536
+_LISTED = 12  # tables in a message
+CHANGED = "the columns changed while the rows were read; run again when nobody changes the table."
+
+
+class OpenDatabase(Protocol):
+    """A database that is open for reading."""
+
+    def tables(self) -> Mapping[str, str]:
+        """The tables and views by name, and what a query calls each."""
+        ...
+
+    def schema(self, query: str) -> pa.Schema:
+        """Names and types of the columns of a query; no row is read."""
+        ...
+
+    def batches(self, query: str, schema: pa.Schema, row: str) -> Iterator[pa.Table]:
+        """The rows of a query whose columns have the schema; `row` is what messages put before its number."""
+        ...
+
+
+class Database(Typed):
+    """A database: rows are those of a table or a query."""
+
+    has: ClassVar[frozenset[str]] = frozenset({"columns", "queries", "sheets"})
+
+    def session(self, source: Input) -> AbstractContextManager[OpenDatabase]:
+        """Opens a database for reading."""
+        raise NotImplementedError
+
+    def stream(self, source: Input, options: "ReadOptions", draft: Guess | None = None) -> RowStream:
+        """The rows of the table or query."""
+        with self.session(source) as session:
+            query = _query(session, source, options)
+            schema = session.schema(query)
+        if len(set(schema.names)) < len(schema):
+            raise InputError(f"{source}: two columns of the query have the same name; give each its own with AS.")
+
+        def rows(readers: Readers) -> Iterator[Chunk]:
+            wanted = pa.schema([entry for entry in schema if entry.name in readers])
+            start = 0
+            with self.session(source) as session:
+                chosen = f"SELECT {', '.join(map(quoted, wanted.names))} FROM ({query}\n) AS dpgm_query"
+                for table in session.batches(chosen, wanted, f"{source}: row"):
+                    if not table.schema.equals(wanted):
+                        raise InputError(f"{source}: {CHANGED}")
+                    place = numbered(f"{source}: row", range(start + 1, start + 1 + table.num_rows))
+                    yield Chunk(_decoded(table), place)
+                    start += table.num_rows
+
+        return with_members(RowStream(str(source), schema, rows, typed=True, noun="table or query"))
+
+
+def _query(session: OpenDatabase, source: Input, options: "ReadOptions") -> str:
+    """The query whose rows are read."""
+    if options.query is not None:
+        return options.query.strip().rstrip(";").rstrip()
+    tables, name = session.tables(), options.table or source.sheet
+    listed = ", ".join([*map(repr, [*tables][:_LISTED]), *(["..."] if len(tables) > _LISTED else [])])
+    if name is None and len(tables) != 1:
+        held = f"holds the tables {listed}" if tables else "holds no table"
+        raise UsageError(f"{source}: {held}; say with `table` or `query` what to read.")
+    if name is not None and name not in tables:
+        raise UsageError(
+            f"{source}: there is no table {name!r}{near(name, [*tables])}; there are {listed or 'none'}."
+        )
+    return f"SELECT * FROM {tables[name] if name is not None else next(iter(tables.values()))}"
+
+
+def quoted(name: str) -> str:
+    """A name as queries write it.
+
+    >>> print(quoted('the "old" one'))
+    "the ""old"" one"
+    """
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _decoded(table: pa.Table) -> pa.Table:
+    """The table with texts where the database has a list of all values."""
+    for at, entry in enumerate(table.schema):
+        if pa.types.is_dictionary(entry.type):
+            table = table.set_column(at, entry.name, table.column(at).cast(entry.type.value_type))
+    return table
+
+
+def driver(name: str, source: Input, needed: str) -> Any:
+    """The module of a driver; says how to install it where it is missing."""
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except ImportError:
+        raise UsageError(
+            f"{source}: {needed} is read with the package {name.partition('.')[0].replace('_', '-')}; install it with"
+            " `pip install 'dpgm[sql]'`."
+        ) from None
+
+
+@contextmanager
+def faults(source: Input, errors: type[Exception] | tuple[type[Exception], ...], message: Any) -> Iterator[None]:
+    """Errors of a driver as one sentence; `message` makes it, and never repeats a value or a credential."""
+    try:
+        yield
+    except errors as error:
+        raise InputError(f"{source}: {message(error)}") from None

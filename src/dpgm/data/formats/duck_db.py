@@ -1,0 +1,84 @@
+"""DuckDB databases, by the package duckdb, which gives rows as Arrow batches with the types of its columns."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from typing import Any
+
+import pyarrow as pa
+
+from dpgm.data.formats.database import ROWS_AT_ONCE, Database, driver, faults, quoted
+from dpgm.data.formats.opening import Input
+
+# No other files: DuckDB takes the types of a CSV file from its rows. Nothing is installed, and no variable of Python is
+# taken for a table.
+_CLOSED = {
+    "enable_external_access": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "python_enable_replacements": "false",
+}
+
+
+class DuckDb(Database):
+    """DuckDB files."""
+
+    def begins(self, head: bytes) -> bool:
+        """By the mark of DuckDB."""
+        return head[8:12] == b"DUCK"
+
+    @contextmanager
+    def session(self, source: Input) -> Iterator["DuckDbSession"]:
+        """Opens the file for reading alone."""
+        duckdb = driver("duckdb", source, "a DuckDB database")
+        with faults(source, duckdb.Error, _unreadable):
+            connection = duckdb.connect(str(source.path), read_only=True, config=_CLOSED)
+        with faults(source, duckdb.Error, _why), closing(connection):
+            yield DuckDbSession(connection)
+
+
+class DuckDbSession:
+    """An open DuckDB database."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def tables(self) -> Mapping[str, str]:
+        """Tables and views; those of other schemas with the name of the schema."""
+        found = self._connection.execute(
+            "SELECT table_schema, table_name FROM information_schema.tables WHERE table_catalog = current_database()"
+            " ORDER BY table_schema <> 'main', table_schema, table_name"
+        ).fetchall()
+        return {
+            name if schema == "main" else f"{schema}.{name}": f"{quoted(schema)}.{quoted(name)}"
+            for schema, name in found
+        }
+
+    def schema(self, query: str) -> pa.Schema:
+        """Names and types."""
+        schema: pa.Schema = self._connection.sql(f"SELECT * FROM ({query}\n) LIMIT 0").to_arrow_reader(1).schema
+        return schema
+
+    def batches(self, query: str, schema: pa.Schema, row: str) -> Iterator[pa.Table]:
+        """The rows, as DuckDB streams them."""
+        for batch in self._connection.sql(query).to_arrow_reader(ROWS_AT_ONCE):
+            yield pa.Table.from_batches([batch])
+
+
+def _unreadable(error: Exception) -> str:
+    if "Could not set lock" in str(error):
+        return "somebody else is writing to it; run again when they are done."
+    return "is no readable DuckDB database (cut short, damaged or encrypted); get it again."
+
+
+def _why(error: Exception) -> str:
+    """What went wrong; of a query what DuckDB says before it reads rows, and no value."""
+    kind, said = type(error).__name__, str(error).partition("\n")[0].partition(": ")[2]
+    if kind in ("CatalogException", "ParserException", "BinderException"):
+        return f"the query cannot be run ({said.rstrip('.!')}); correct it."
+    if kind == "PermissionException":
+        return "the query reads other files, whose types would follow from their rows; store them in a table first."
+    if kind == "ConversionException":
+        return "a row has a value that the query cannot convert; correct the row, or the query."
+    if kind in ("IOException", "SerializationException", "FatalException"):
+        return _unreadable(error)
+    return "the query cannot be run; give one SELECT statement, and check that it works."

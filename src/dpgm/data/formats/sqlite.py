@@ -1,0 +1,175 @@
+"""SQLite databases, by the module of the standard library.
+
+Any cell may hold any value in SQLite, whatever the type of its column. Drivers that make typed columns take the type
+from the first rows, so one row would change how the others are read. Here it is the declared type of the column, and
+each value is read by itself; one of another type is refused.
+"""
+
+import datetime
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from typing import Any
+
+import pyarrow as pa
+
+from dpgm.data.formats.database import ROWS_AT_ONCE, Database, faults, quoted
+from dpgm.data.formats.opening import Input
+from dpgm.data.values import Place, in_column, numbered
+from dpgm.errors import InputError
+
+_VIEW = "dpgm_columns"
+_WRONG = "holds a value that its declared type, {}, does not have; correct it, or convert the column in a `query`."
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, (int, float)):  # of an expression, which has no declared type
+        return repr(value)
+    if not isinstance(value, str):
+        raise ValueError
+    return value
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, (str, bytes)) or int(value) != value:
+        raise ValueError
+    return int(value)
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, (str, bytes)):
+        raise ValueError
+    return float(value)
+
+
+def _truth(value: Any) -> bool:
+    if isinstance(value, (str, bytes)) or value not in (0, 1):
+        raise ValueError
+    return bool(value)
+
+
+def _moment(value: Any) -> datetime.datetime:
+    moment = datetime.datetime.fromisoformat(value)
+    return moment if moment.tzinfo is None else moment.astimezone(datetime.UTC).replace(tzinfo=None)
+
+
+def _bytes(value: Any) -> bytes:
+    if not isinstance(value, bytes):
+        raise ValueError
+    return value
+
+
+# The first word that a declared type contains decides, as in SQLite's own rules; without one, columns hold numbers.
+_READERS: tuple[tuple[str, pa.DataType, Callable[[Any], Any]], ...] = (
+    ("BOOL", pa.bool_(), _truth),
+    ("DATETIME", pa.timestamp("us"), _moment),
+    ("TIMESTAMP", pa.timestamp("us"), _moment),
+    ("DATE", pa.date32(), lambda value: datetime.date.fromisoformat(value)),
+    ("INT", pa.int64(), _whole),
+    ("CHAR", pa.string(), _text),
+    ("CLOB", pa.string(), _text),
+    ("TEXT", pa.string(), _text),
+    ("JSON", pa.string(), _text),
+    ("TIME", pa.string(), _text),
+    ("UUID", pa.string(), _text),
+    ("BLOB", pa.binary(), _bytes),
+    ("", pa.float64(), _number),
+)
+# Values that Arrow converts to a type as strictly as the reader does, and faster.
+_PLAIN: dict[pa.DataType, set[type]] = {
+    pa.int64(): {int, type(None)},
+    pa.string(): {str, type(None)},
+    pa.float64(): {int, float, type(None)},
+}
+
+
+def _reader(declared: str) -> tuple[pa.DataType, Callable[[Any], Any]]:
+    """The type of a column by its declared type; texts for an expression, which has none."""
+    if not declared.strip():
+        return pa.string(), _text
+    return next((kind, read) for word, kind, read in _READERS if word in declared.upper())
+
+
+class Sqlite(Database):
+    """SQLite files."""
+
+    def begins(self, head: bytes) -> bool:
+        """By the mark of SQLite."""
+        return head.startswith(b"SQLite format 3\0")
+
+    @contextmanager
+    def session(self, source: Input) -> Iterator["SqliteSession"]:
+        """Opens the file for reading alone."""
+        with faults(source, sqlite3.Error, _why):
+            address = f"{source.path.absolute().as_uri()}?mode=ro"
+            with closing(sqlite3.connect(address, uri=True)) as connection:
+                yield SqliteSession(connection)
+
+
+class SqliteSession:
+    """An open SQLite database."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def tables(self) -> Mapping[str, str]:
+        """Tables and views."""
+        found = self._connection.execute(
+            "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite~_%' ESCAPE '~'"
+            " ORDER BY name"
+        )
+        return {name: quoted(name) for (name,) in found}
+
+    def _declared(self, query: str) -> list[tuple[str, str]]:
+        """Names and declared types of the columns of a query, which SQLite tells of views alone."""
+        self._connection.execute(f"CREATE TEMP VIEW {_VIEW} AS SELECT * FROM ({query}\n)")
+        try:
+            found = self._connection.execute(f"PRAGMA temp.table_info({_VIEW})").fetchall()
+        finally:
+            self._connection.execute(f"DROP VIEW temp.{_VIEW}")
+        return [(name, declared) for _, name, declared, *_ in found]
+
+    def schema(self, query: str) -> pa.Schema:
+        """Names, and types by the declared ones."""
+        return pa.schema([(name, _reader(declared)[0]) for name, declared in self._declared(query)])
+
+    def batches(self, query: str, schema: pa.Schema, row: str) -> Iterator[pa.Table]:
+        """The rows, value by value."""
+        declared = [kind for _, kind in self._declared(query)]
+        cursor, start = self._connection.execute(query), 0
+        while rows := cursor.fetchmany(ROWS_AT_ONCE):
+            place = numbered(row, range(start + 1, start + 1 + len(rows)))
+            columns = [
+                _column(values, kind, in_column(place, name))
+                for name, kind, values in zip(schema.names, declared, zip(*rows, strict=True), strict=True)
+            ]
+            yield pa.table(columns, names=schema.names)
+            start += len(rows)
+
+
+def _column(values: tuple[Any, ...], declared: str, place: Place) -> pa.Array:
+    kind, read = _reader(declared)
+    if {*map(type, values)} <= _PLAIN.get(kind, set()):
+        with suppress(pa.ArrowException, UnicodeEncodeError):  # such as a whole number beyond 2^53 among floats
+            return pa.array(values, kind)
+    converted = []
+    for row, value in enumerate(values):
+        try:
+            converted.append(None if value is None else read(value))
+        except (TypeError, ValueError, OverflowError):
+            raise InputError(f"{place(row)}: {_WRONG.format(declared or 'TEXT')}") from None
+    return pa.array(converted, kind)
+
+
+def _why(error: sqlite3.Error) -> str:
+    """What went wrong; of a query what SQLite says before it reads rows, and no value."""
+    said = str(error)
+    if "not a database" in said or "malformed" in said:
+        return "is no readable SQLite database (cut short, damaged or encrypted); get it again."
+    if "locked" in said or "busy" in said:
+        return "somebody else is writing to it; run again when they are done."
+    if "UTF-8" in said:
+        return "holds a text that is not UTF-8; correct it, or leave the column out in a `query`."
+    if said.startswith(("no such", "near ", "incomplete input", "ambiguous column", "unrecognized token")):
+        return f"the query cannot be run ({said}); correct it."
+    return "the query cannot be run; give one SELECT statement, and check that it works."
