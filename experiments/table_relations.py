@@ -43,7 +43,7 @@ Figures = dict[str, float]
 def fitted(data: Any, seed: int, epsilon: float, model: str, domain: dpgm.Domain | None = None) -> dpgm.Records:
     """As many synthetic records as there are real ones."""
     source = SeededRandomness(seed)
-    made = dpgm.Synthesizer(epsilon, model=model, domain=domain, randomness=source).fit(data)
+    made = dpgm.Synthesizer(epsilon, 1 / len(data), model=model, domain=domain, randomness=source).fit(data)
     return made.sample(len(data), seed=seed)
 
 

@@ -12,7 +12,7 @@ import pytest
 import dpgm
 
 ROOT = Path(__file__).parent.parent
-BARE = ["kernels", "mechanisms", "statistics", "products", "images", "networks", "baselines"]
+BARE = ["kernels", "mechanisms", "statistics", "products", "trees", "tilting", "images", "networks", "baselines"]
 
 
 def test_all_is_sorted_and_every_name_exists_and_says_what_it_is():

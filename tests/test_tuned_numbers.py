@@ -14,7 +14,7 @@ import dpgm
 SRC = Path(dpgm.__file__).parent
 PLAIN = {0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 10.0}
 SMALLEST = 1e-5  # and below: guards
-FAMILIES = ("products", "images", "networks", "baselines", "strategy", "statistics")
+FAMILIES = ("products", "trees", "tilting", "images", "networks", "baselines", "strategy", "statistics")
 WHOLE = {
     "images/fitting.py": {49: "progress is told every 50 steps", 50: "the same"},
     "networks/refinement.py": {49: "progress is told every 50 steps", 50: "the same"},

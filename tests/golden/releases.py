@@ -25,7 +25,7 @@ from dpgm.strategy.settings import Config
 from dpgm.synthesis.synthesizer import Synthesizer
 
 sys.path.append(str(Path(__file__).parents[1] / "support"))  # where this runs as a script
-from synthesis_data import CLICKS, FEW_CHAINS, small_plan, some_sequences
+from synthesis_data import CLICKS, FEW_CHAINS, SHORT_TREES, small_plan, some_sequences
 
 RECORDED = Path(__file__).parent / "digests.json"
 
@@ -42,6 +42,15 @@ TABLE = Domain(
         Categorical("region", ("n", "s", "w")),
         Numeric("age", 0, 100, 5, integer=True),
     )
+)
+TREE_TABLE = Domain(
+    (
+        Categorical("region", ("n", "s", "w")),
+        Numeric("age", 0, 100, 12, integer=True, missing=True),
+        Numeric("weight", 0, 200, 9),
+        Categorical("smokes", ("no", "yes")),
+    ),
+    label="smokes",
 )
 WIDE_TABLE = Domain(tuple(Categorical(f"column {at}", tuple(range(3 + at % 3))) for at in range(9)))
 IMAGES = Domain((Image("image", 7, 6), Categorical("label", (0, 1, 2))), label="label")
@@ -66,7 +75,9 @@ def some_records(domain: Domain, count: int, dense: float = 0.0) -> Records:
 
 def _fit(config: Config, records: Records, **fewer: Any) -> Synthesizer:
     """A fit of a plan with `fewer` steps (or smaller networks) than planned by default."""
-    if config.model in SHORT or (config.model == "auto" and records.domain not in (IMAGES, CLICKS)):
+    if config.model == "auto" and records.domain.table_columns and records.domain not in (IMAGES, CLICKS):
+        fewer["rules"] = SHORT_TREES
+    elif config.model in SHORT or (config.model == "auto" and records.domain not in (IMAGES, CLICKS)):
         fewer[SHORT.get(config.model, "rules")] = SHORT_RULES
     plan = small_plan(config, records, **fewer)
     return Synthesizer(config.epsilon, randomness=SeededRandomness(7), device="cpu").fit(records, plan=plan)
@@ -93,9 +104,12 @@ CASES: Mapping[str, Callable[[], Synthesizer]] = {
     "sets": lambda: _fit(Config(1.0), some_records(MANY, 600)),
     "sets, triples": lambda: _fit(Config(10.0), some_records(MIDDLING, 4000)),
     "sets, dense": lambda: _fit(Config(4.0), some_records(MIDDLING, 600, dense=0.8)),
-    "table": lambda: _fit(Config(1.0), some_records(TABLE, 600)),
-    "table, quadruples": lambda: _fit(Config(10.0), some_records(TABLE, 6000)),
-    "table, wide": lambda: _fit(Config(2.0), some_records(WIDE_TABLE, 600)),
+    "table": lambda: _fit(Config(1.0, model="products"), some_records(TABLE, 600)),
+    "table, quadruples": lambda: _fit(Config(10.0, model="products"), some_records(TABLE, 6000)),
+    "table, wide": lambda: _fit(Config(2.0, model="products"), some_records(WIDE_TABLE, 600)),
+    "trees": lambda: _fit(Config(2.0), some_records(TREE_TABLE, 900)),
+    "trees, ranks alone": lambda: _fit(Config(0.5), some_records(WIDE_TABLE, 90)),
+    "trees, a list": lambda: _fit(Config(2.0), some_records(TABLE, 900)),
     "image": _image,
     "vae": lambda: _networks("vae", "default", 2, steps=30, hidden=(12,), latent=3, features=16),
     "vae, paper": lambda: _networks("vae", "paper", 2, hidden=(12,), features=16),

@@ -75,6 +75,7 @@ def originals(place: Path) -> list[Any]:
         planned_release(SETS, "vae", Mixture(vae, vae.initial(2, generator=draws), shares), small),
         planned_release(SETS, "rbm", Mixture(rbm, rbm.initial(2, generator=draws), shares), small),
         *(Synthesizer(1.0, model=model).fit(some_records(SETS, 200)).release_ for model in ("independent", "mwem")),
+        Synthesizer(20.0, model="trees").fit(some_records(TABLE, 200)).release_,
     ]
     folders = []
     for number, release in enumerate(releases):

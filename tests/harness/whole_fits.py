@@ -48,7 +48,20 @@ from dpgm.synthesis import books, checkpoint
 from dpgm.synthesis.plan import Plan, make_plan
 from dpgm.synthesis.strategies import strategy_of
 from dpgm.testing.noise_law import integer_scores
-from synthesis_data import CLICKS, FEW_CHAINS, FEW_SAMPLES, IMAGES, SETS, SHORT, TABLE, TRAVELLERS, some_records
+from dpgm.trees.rules import TreeSettings
+from synthesis_data import (
+    CLICKS,
+    COLUMNS,
+    FEW_CHAINS,
+    FEW_SAMPLES,
+    IMAGES,
+    SETS,
+    SHORT,
+    SHORT_TREES,
+    TABLE,
+    TRAVELLERS,
+    some_records,
+)
 
 EMBEDDING = replace(IMAGE_RULES.embedding, features=60)
 PICTURES = ImageSettings(
@@ -134,9 +147,10 @@ class WholeFit:
         """A calibrated plan with a few steps."""
         delta = 0.1 / self.records
         config = Config(self.epsilon, delta, model=self.model, rows_per_person=self.rows_per_person)
-        if self.model == "products":
+        quick = {"products": ProductSettings(QUICK), "trees": TreeSettings(SHORT_TREES)}
+        if self.model in quick:
             plan = make_plan(config, self.records, self.domain)
-            return replace(plan, settings=replace(plan.settings, family=ProductSettings(QUICK)))
+            return replace(plan, settings=replace(plan.settings, family=quick[self.model]))
         baseline = "sequences" if self.model == "sequences" else "independent"
         plan = make_plan(replace(config, model=baseline), self.records, self.domain)
         facts = PublicFacts(self.domain, self.records, self.epsilon, delta)
@@ -207,6 +221,13 @@ FITS: dict[str, WholeFit] = {
         "products", OPEN_MIXED, 60.0, rows_per_person=3, records=200
     ),
     "products, 2 rows per person": WholeFit("products", NARROW, 20.0, rows_per_person=2),
+    "trees": WholeFit("trees", COLUMNS, 20.0, records=200),
+    "trees, ranks alone": WholeFit("trees", COLUMNS, 0.5, records=30),
+    "trees, a list beside columns": WholeFit("trees", TABLE, 20.0, records=200),
+    "trees, discovered, 3 rows per person": WholeFit("trees", OPEN_MIXED, 60.0, rows_per_person=3, records=200),
+    "trees, discovered table, 2 rows per person": WholeFit(
+        "trees", OPEN_TABLE, 60.0, rows_per_person=2, records=200
+    ),
     "vae, sets": WholeFit("vae", Domain.of_items(40), 20.0),
     "vae, table": WholeFit("vae", TABLE, 20.0),
     "vae, images": WholeFit("vae", IMAGES, 20.0, {"clusters": 3, "images": PICTURES}),

@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
+import torch
 
 from dpgm.data.domain import Categorical, Domain, ItemSet
 from dpgm.data.records import Records
 from dpgm.mechanisms.gateway import Gateway
 from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.statistics.coded_rows import Coding
-from dpgm.statistics.column_counts import ColumnCounts, column_shares
+from dpgm.statistics.column_counts import ColumnCounts, ColumnFeatures, column_shares
 from dpgm.statistics.rules import STATISTIC_RULES
 from dpgm.statistics.statistic import Measured, release
 from dpgm.testing import assert_bounded, assert_playback_invariant
@@ -72,3 +73,13 @@ def test_shares_are_those_of_the_rows():
     assert shares[0] == pytest.approx([0.25, 0.75, 0], abs=1e-3)
     assert shares[1] == pytest.approx([0.75, 0.25], abs=1e-3)
     assert all(one.sum() == pytest.approx(1) for one in shares)
+
+
+def test_rows_of_a_pool_have_the_same_counts_and_their_energies_are_the_transpose():
+    coding = Coding.of(MIXED)
+    features = ColumnFeatures(coding.sizes, coding.codes(ROWS))
+    weights, theta = torch.arange(1.0, 5).double(), torch.randn(sum(coding.sizes)).double()
+    sums = features.sums(weights)
+    assert sums[:5].tolist() == [1 + 4, 0, 2, 2, 1 + 4]
+    assert float(features.energies(theta) @ weights) == pytest.approx(float(theta @ sums))
+    assert torch.equal(features.squares(weights), sums)

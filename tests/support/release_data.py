@@ -32,7 +32,7 @@ DELTA = 1e-6
 
 def some_release(domain: Domain = SETS, **changes: Any) -> Release:
     """A release of products with the certificate that a fit of `RECORDS` records would have."""
-    plan = make_plan(Config(1.0, DELTA), RECORDS, domain)
+    plan = make_plan(Config(1.0, DELTA, model="products"), RECORDS, domain)
     frequencies = torch.from_numpy(some_records(domain, 200).to_dense().mean(0)).clamp(0.01, 0.99)
     for block in domain.blocks:
         if block.softmax:

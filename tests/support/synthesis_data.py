@@ -27,6 +27,7 @@ from dpgm.strategy.protocol import PublicFacts
 from dpgm.strategy.settings import Config, Settings, default_delta
 from dpgm.synthesis.plan import Plan, choose_settings
 from dpgm.synthesis.strategies import strategy_of
+from dpgm.trees.rules import TREE_RULES, TreeSettings
 
 # A few steps are enough to run everything once.
 SHORT = replace(
@@ -61,7 +62,23 @@ FEW_CHAINS = replace(
 
 FEW_SAMPLES = replace(NETWORK_RULES, pretraining_samples=(100, 100), pretraining_passes=5)
 
+SHORT_TREES = replace(
+    TREE_RULES,
+    pairs=replace(TREE_RULES.pairs, likely_rows=200),
+    base=replace(TREE_RULES.base, rows=300, edge_iterations=3, components=2, components_alone=3, steps=3),
+    pool=replace(TREE_RULES.pool, least=400, per_record=1.0),
+    tilt=replace(TREE_RULES.tilt, iterations=4),
+)
+
 SETS = Domain.of_items(12)
+COLUMNS = Domain(
+    (
+        Categorical("region", ("n", "s", "w")),
+        Numeric("age", 0, 100, 5, integer=True, missing=True),
+        Categorical("smokes", ("no", "yes")),
+    ),
+    label="smokes",
+)
 TABLE = Domain(
     (
         ItemSet("bought", tuple("abcdef")),
@@ -126,8 +143,12 @@ def one_record(domain: Domain, positions: list[int]) -> Records:
 
 def tiny_plan(model: str, domain: Domain, records: int, **settings: object) -> Plan:
     """A plan with a few steps and multipliers that are not calibrated, for fast tests."""
-    if model in ("independent", "mwem", "sequences"):
-        own = {"mwem": MwemSettings(iterations=3), "sequences": SequenceSettings(FEW_CHAINS)}
+    if model in ("independent", "mwem", "trees", "sequences"):
+        own = {
+            "mwem": MwemSettings(iterations=3),
+            "trees": TreeSettings(SHORT_TREES),
+            "sequences": SequenceSettings(FEW_CHAINS),
+        }
         baseline = own.get(model, BaselineSettings())
         runs = strategy_of(model).budget(PublicFacts(domain, records, 1.0, 1e-5), baseline).runs
         counts = tuple(Mechanism(name, 4.0, run.count) for name, run in runs.items())

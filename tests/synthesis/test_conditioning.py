@@ -16,7 +16,7 @@ from dpgm.errors import UsageError
 from dpgm.products.model import Products
 from dpgm.strategy.protocol import Generator
 from dpgm.synthesis import sampling
-from dpgm.synthesis.conditioning import common_boxes, conditioned, parse_where, region_of
+from dpgm.synthesis.conditioning import common_boxes, parse_where, region_of
 from dpgm.synthesis.sampling import Sample, write_sample
 
 FIELDS = (
@@ -96,7 +96,7 @@ def test_a_mixture_given_a_condition_on_labels_has_exactly_the_right_law(text, u
     condition = parse_where(text, model.domain)
     region = region_of(condition, model.domain, unknown=unknown)
     assert region.exact
-    made, chance = conditioned(model, region.boxes)
+    made, chance = model.conditioned(region.boxes)
     rows = all_records(model.domain)
     records = Records.from_dense(rows, model.domain)
     ages = np.where(rows[:, 4] == 1, np.nan, 0.0)

@@ -28,6 +28,7 @@ def of(model, records, domain=CALLS, clusters=None, **more):
         ("products", CALLS),
         ("products", TABLE),
         ("products", Domain.of_items(12)),
+        ("trees", TABLE),
         ("vae", CALLS),
         ("rbm", CALLS),
         ("independent", CALLS),

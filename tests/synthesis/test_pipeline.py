@@ -7,11 +7,13 @@ from dpgm.data.records import Records
 from dpgm.strategy.protocol import RunContext
 from dpgm.synthesis.strategies import fit_generator
 from dpgm.testing import assert_bounded, assert_coin_off, assert_playback_invariant
-from synthesis_data import BY_LABEL, CLICKS, IMAGES, SETS, TABLE, one_record, some_records, tiny_plan
+from synthesis_data import BY_LABEL, CLICKS, COLUMNS, IMAGES, SETS, TABLE, one_record, some_records, tiny_plan
 
 CASES = [
     pytest.param("products", SETS, {}, id="products-sets"),
     pytest.param("products", TABLE, {}, id="products-table"),
+    pytest.param("trees", COLUMNS, {}, id="trees"),
+    pytest.param("trees", TABLE, {}, id="trees-list"),
     pytest.param("vae", SETS, {"clusters": 3, "sampling_rate": 0.3}, id="vae-sets"),
     pytest.param("vae", TABLE, {"clusters": 2, "sampling_rate": 0.3}, id="vae-table"),
     pytest.param("vae", IMAGES, BY_LABEL, id="vae-images"),

@@ -16,16 +16,27 @@ from dpgm.mechanisms.randomness import SeededRandomness
 from dpgm.strategy.protocol import RunContext
 from dpgm.synthesis.release import Release
 from dpgm.synthesis.strategies import fit_generator
-from synthesis_data import BY_LABEL, CLICKS, IMAGES, SETS, TABLE, some_records, tiny_plan
+from synthesis_data import BY_LABEL, CLICKS, COLUMNS, IMAGES, SETS, TABLE, some_records, tiny_plan
 
 PUBLIC = "public input"
 # name of a tensor -> the mechanisms it may depend on
 COUNTS = {"record lengths", "item counts", "scaled item counts", "popular lengths", "pair counts"}
 LARGER = {"triple counts", "quadruple counts"}
+BLOCKS = {"column counts", "coarse pairs", "full pairs", "rank pairs"}
+BLOCKS |= {"list items", "items by groups", "items by values", "items together"}
+OF_BLOCKS = ("parameters", "sums", "noise", "groups", "widths", "features", "pairs", "emphasis", "limit")
+OF_BLOCKS += ("items", "columns")
 EVENTS = {"sequence lengths", "steps", "steps by length", "items and pairs"}
 EVENTS |= {"3 in a row", "4 in a row", "5 in a row"}
 TENSORS = {
     "products": {"weights": COUNTS | LARGER, "probabilities": COUNTS | LARGER},
+    "trees": dict.fromkeys(
+        (
+            *("weights", "parents", "tables", "parents of lists", "chances of items", "log mean weight"),
+            *(f"{block}: {part}" for block in BLOCKS for part in OF_BLOCKS),
+        ),
+        BLOCKS,
+    ),
     "vae": {
         "parameters": {"norms", "gradients", "mean embedding"} | COUNTS,
         "weights": {"cluster sizes", "class sizes"} | COUNTS,
@@ -77,6 +88,8 @@ CERTIFICATE = {
 CASES = [
     pytest.param("products", SETS, {}, id="products"),
     pytest.param("products", TABLE, {}, id="products-table"),
+    pytest.param("trees", COLUMNS, {}, id="trees"),
+    pytest.param("trees", TABLE, {}, id="trees-list"),
     pytest.param("vae", SETS, {"clusters": 2, "sampling_rate": 0.3}, id="vae"),
     pytest.param("vae", TABLE, {"clusters": 2, "sampling_rate": 0.3}, id="vae-table"),
     pytest.param("vae", IMAGES, BY_LABEL, id="vae-images"),

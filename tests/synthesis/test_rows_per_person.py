@@ -31,14 +31,13 @@ from dpgm.mechanisms.threshold import STEP, contributions, threshold_for
 from dpgm.privacy.accountant import cost
 from dpgm.privacy.events import Mechanism
 from dpgm.privacy.ledger import Ledger
-from dpgm.products.rules import PRODUCT_RULES
-from dpgm.products.strategy import measure
 from dpgm.statistics.item_counts import ItemCounts
 from dpgm.statistics.statistic import release
 from dpgm.strategy.settings import Config
 from dpgm.synthesis.domain_discovery import discover_domain
 from dpgm.synthesis.plan import Plan, make_plan
 from dpgm.testing import assert_playback_invariant, sensitivity_ratios
+from dpgm.trees.measurement import measure_table
 from release_data import edit
 
 ITEMS = Domain.of_items(12)
@@ -184,7 +183,7 @@ def test_a_frame_says_itself_how_many_rows_a_person_has():
 
 def run(gateway, plan, domain=TABLE):
     discovered = discover_domain(gateway, plan, domain)
-    return measure(gateway, discovered.domain, plan.records, plan.noises, PRODUCT_RULES)
+    return measure_table(gateway, discovered.domain, plan.records, plan.noises, plan.settings.family.rules)
 
 
 def rows_of(drugs, **others):
@@ -291,7 +290,7 @@ def test_the_plan_is_what_the_ledger_holds_and_the_certificate_says_so(tmp_path)
     assert any("at most 3 rows" in sentence and "3 times" in sentence for sentence in certificate.statements)
     one = make_plan(Config(1.0, 1e-5), plan.records, VISITS)
     assert plan.mechanisms == one.mechanisms  # as private, with three times the noise
-    assert plan.noise("pair counts") == 3 * one.noise("pair counts")
+    assert plan.noise("coarse pairs") == 3 * one.noise("coarse pairs")
     assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
     fitted.save(tmp_path / "release")
     assert dpgm.verify(tmp_path / "release").ok

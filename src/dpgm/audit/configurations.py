@@ -30,6 +30,7 @@ from dpgm.strategy.discovery_rules import DiscoveryRules
 from dpgm.strategy.protocol import PublicFacts
 from dpgm.strategy.settings import Settings
 from dpgm.synthesis.plan import Plan, budget_of
+from dpgm.trees.rules import TREE_RULES, TreeSettings
 
 DELTA = 1e-5
 RECORDS_PER_FIT = 24  # without the canary
@@ -56,6 +57,13 @@ SHORT = replace(
     read=replace(PRODUCT_RULES.read, shrink=replace(PRODUCT_RULES.read.shrink, rounds=3)),
 )
 LARGER_SETS = replace(SHORT, sanity=1.0)
+SHORT_TREES = replace(
+    TREE_RULES,
+    pairs=replace(TREE_RULES.pairs, likely_rows=100, least_groups=0.0),
+    base=replace(TREE_RULES.base, rows=100, edge_iterations=1, components=2, steps=1),
+    pool=replace(TREE_RULES.pool, least=100, per_record=1.0),
+    tilt=replace(TREE_RULES.tilt, iterations=1),
+)
 FEW_FEATURES = replace(IMAGE_RULES.embedding, features=60, least_frequencies=10)
 SHORT_IMAGES = replace(
     IMAGE_RULES,
@@ -117,6 +125,20 @@ def _products() -> tuple[Configuration, ...]:
         _configuration("wide", "products, 32 items: popular lengths", many, _short(SHORT)),
         _configuration("table", "products, a table of three columns", table, _short(SHORT), effort=1.5),
         _configuration("person", "as table, two rows per person", person, _short(SHORT)),
+        _configuration(
+            "trees",
+            "trees, a table with two numbers",
+            _numbers(),
+            Settings("trees", family=TreeSettings(SHORT_TREES)),
+            effort=1.5,
+        ),
+        _configuration(
+            "lists",
+            "trees, a list of items beside two columns",
+            _beside(),
+            Settings("trees", family=TreeSettings(SHORT_TREES)),
+            effort=1.5,
+        ),
         _configuration(
             "mwem",
             "multiplicative weights, three rounds",
@@ -221,6 +243,24 @@ def _table() -> _Data:
     starts = domain.offsets
     others = [[start + row // (1 + at) % 2 for at, start in enumerate(starts)] for row in range(RECORDS_PER_FIT)]
     return _Data(Records.from_lists(others, domain), Records.from_lists([[start + 3 for start in starts]], domain))
+
+
+def _numbers() -> _Data:
+    """Rows with low numbers; the canary has the highest ones, so that its ranks are those of nobody else."""
+    domain = Domain(
+        (Categorical("a", tuple("pqrs")), *(Numeric(name, 0, 4, bins=4, integer=True) for name in ("b", "c")))
+    )
+    others = [[row % 2, 4 + row // 2 % 2, 8 + row // 4 % 2] for row in range(RECORDS_PER_FIT)]
+    return _Data(Records.from_lists(others, domain), Records.from_lists([[3, 7, 11]], domain))
+
+
+def _beside() -> _Data:
+    """Rows with two common items and low values; the canary holds two other items and the highest values."""
+    domain = Domain(
+        (Categorical("a", tuple("pqrs")), ItemSet("items", tuple(range(6))), Categorical("b", tuple("pqrs")))
+    )
+    others = [[row % 2, 4 + row % 3, 7, 10 + row // 2 % 2] for row in range(RECORDS_PER_FIT)]
+    return _Data(Records.from_lists(others, domain), Records.from_lists([[3, 8, 9, 13]], domain))
 
 
 def _open_table() -> _Data:

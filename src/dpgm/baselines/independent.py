@@ -6,7 +6,7 @@ row has one value per column.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -28,6 +28,7 @@ from dpgm.statistics.record_lengths import LENGTHS, RecordLengths
 from dpgm.statistics.statistic import plan_descriptions
 from dpgm.strategy.memory_rules import MemoryRules, Sizes
 from dpgm.strategy.protocol import (
+    Box,
     Budget,
     FitPlan,
     Generator,
@@ -61,9 +62,9 @@ class IndependentItems(Generator):
         """The probabilities."""
         return {"probabilities": self.probabilities}
 
-    def as_products(self) -> Products:
-        """The same distribution as a mixture of one component."""
-        return Products(self.domain, torch.ones(1), self.probabilities[None], self.sampling)
+    def conditioned(self, boxes: Sequence[Box]) -> tuple[Products | None, float] | None:
+        """The same distribution as a mixture of one component, given a union of disjoint boxes."""
+        return Products(self.domain, torch.ones(1), self.probabilities[None], self.sampling).conditioned(boxes)
 
     def sample(self, count: int, *, generator: torch.Generator) -> Records:
         """`count` records whose items are independent and whose columns take one value each."""

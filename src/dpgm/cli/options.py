@@ -97,7 +97,7 @@ REQUEST_OPTIONS = [
     _parameter(
         "model",
         str,
-        "auto, products, image, sequences, vae, rbm, independent or mwem.",
+        "auto, trees, products, image, sequences, vae, rbm, independent or mwem.",
         default="auto",
         panel=GENERATOR,
     ),

@@ -19,7 +19,7 @@ from dpgm.networks.rules import LARGEST_WEIGHT, MOST_CLUSTERS, MOST_LATENT_POINT
 from dpgm.networks.vae import VAE
 from dpgm.products.model import Products
 from dpgm.products.rules import SAMPLING_RULES, SamplingRules
-from dpgm.strategy.protocol import check_shares, check_tensors, is_size
+from dpgm.strategy.protocol import Box, check_shares, check_tensors, is_size
 
 GENERATED_AT_ONCE = 4096  # records generated at a time: their logits stay in the cache
 
@@ -160,9 +160,9 @@ class Mixture:
         order[places] = np.arange(count)
         return drawn.take(order)
 
-    def as_products(self) -> Products | None:
-        """The mixture as products, if decoders have latent points."""
-        return self.products
+    def conditioned(self, boxes: Sequence[Box]) -> tuple[Products | None, float] | None:
+        """The mixture as products, if decoders have latent points, given a union of disjoint boxes."""
+        return None if self.products is None else self.products.conditioned(boxes)
 
     def samples_whole(self, count: int) -> bool:
         """Whether `sample` arranges all records together: as products do, where decoders have latent points."""

@@ -14,9 +14,10 @@ from torch import Tensor
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.errors import ArtefactError
+from dpgm.products.conditions import restrict
 from dpgm.products.rules import MOST_COMPONENTS, SAMPLING_RULES, SamplingRules
 from dpgm.products.sampling import draw_records, drawn_at_once
-from dpgm.strategy.protocol import check_shares, check_tensors, is_size
+from dpgm.strategy.protocol import Box, check_shares, check_tensors, is_size
 
 
 class Products:
@@ -109,9 +110,13 @@ class Products:
             balance=balance,
         )
 
-    def as_products(self) -> "Products":
-        """This mixture itself."""
-        return self
+    def conditioned(self, boxes: Sequence[Box]) -> "tuple[Products | None, float] | None":
+        """The mixture given a union of disjoint boxes, exactly: a mixture of products again."""
+        found = restrict(self.domain, self.weights, self.probabilities, boxes, self.sampling.conditioned_cells)
+        if found is None:
+            return None
+        weights, probabilities, total = found
+        return (self.with_components(weights, probabilities) if total > 0 else None), total
 
     def with_components(self, weights: Tensor, probabilities: Tensor) -> "Products":
         """A mixture of other components, sampled in the same way."""

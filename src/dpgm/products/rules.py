@@ -224,6 +224,8 @@ class SamplingRules:
     moves: int = 1500
     candidates: int = 4000
     stale_draws: int = 3
+    # Most components x positions of a conditioned mixture, a limit on memory.
+    conditioned_cells: int = 60_000_000
 
     def check(self) -> None:
         """Raise UsageError for numbers with which a sample would take far longer, or more memory, than usual."""

@@ -88,6 +88,32 @@ def column_shares(measured: Measured[ColumnCounts], records: int, rules: ReadRul
     return tuple(found)
 
 
+class ColumnFeatures:
+    """The codes of rows of a pool, one indicator per value (`tilting.tilt.PoolFeatures`)."""
+
+    def __init__(self, sizes: Sequence[int], codes: Ints) -> None:
+        # A row without a value in a column has a number of its own there, which is left out.
+        self._sizes = [size + 1 for size in sizes]
+        self._places = np.ascontiguousarray(codes + (np.cumsum(self._sizes) - self._sizes))
+        kept = np.concatenate([np.arange(size + 1) < size for size in sizes])
+        self._kept = np.flatnonzero(kept)
+
+    def energies(self, theta: Tensor) -> Tensor:
+        """(n,): the sum of the parameters of every row's values."""
+        table = np.zeros(sum(self._sizes))
+        table[self._kept] = theta.numpy()
+        return torch.from_numpy(table[self._places].sum(axis=1))
+
+    def sums(self, weights: Tensor) -> Tensor:
+        """The weight of the rows with each value."""
+        total = np.zeros(sum(self._sizes))
+        for places in self._places.T:
+            total += np.bincount(places, weights.numpy(), minlength=len(total))
+        return torch.from_numpy(total[self._kept])
+
+    squares = sums
+
+
 def _floor(size: int, std: float, records: int, rules: ReadRules) -> float:
     """The smallest share that a value is taken to have."""
     floor = max(rules.floor_noise * std, rules.floor_records) / records

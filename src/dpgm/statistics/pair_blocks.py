@@ -157,6 +157,10 @@ class PairBlocks:
         scaled = np.floor(FULL_WEIGHT * MARGIN * np.sqrt(self.limit / np.maximum(norms, 1.0)))
         return np.where(norms <= self.limit, FULL_WEIGHT, scaled).astype(np.int64)
 
+    def row_weights(self, groups: Ints) -> Floats:
+        """The weights of rows."""
+        return self.weight_steps(groups).astype(np.float64) * GRID
+
     def _sum(self, view: View) -> Tensor:
         tables = self.layout.zeros(np.int64)
         for chunk in view.rows.pieces():
@@ -217,8 +221,8 @@ class PairFeatures:
 
     def __init__(self, blocks: PairBlocks, codes: Ints) -> None:
         self._layout, self._pairs = blocks.layout, blocks.pairs.tolist()
-        self._groups = np.ascontiguousarray(blocks.groups(codes).astype(np.int32))
-        self._weights = blocks.weight_steps(blocks.groups(codes)) * GRID
+        groups = blocks.groups(codes)
+        self._groups, self._weights = np.ascontiguousarray(groups.astype(np.int32)), blocks.row_weights(groups)
         self._phis = [one.phi / FEATURE_STEPS for one in blocks.features]
         self._emphasis = (blocks.emphasis / FOURTHS).tolist()
 

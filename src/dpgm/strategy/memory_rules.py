@@ -26,6 +26,9 @@ class MemoryRules:
     mixture: int = 80_000_000
     component_number: float = 160.0
     overlap_column: float = 12.0
+    # Trees: per component and pair of codes; per row and column of the pool.
+    joint_number: float = 40.0
+    pool_code: float = 60.0
     # Networks: per parameter; per cell of a batch; the cache of k-means.
     parameter: float = 24.0
     batch_cell: float = 12.0

@@ -1,6 +1,6 @@
 """The protocol of a generator family: the facts, plan and context it receives, and the methods it must have."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, TypeGuard
 
@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dpgm.arrays import Mask
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.errors import ArtefactError, BudgetError, UsageError
@@ -166,27 +167,8 @@ def reporting(progress: Progress | bool) -> Progress:
 # -- what a family provides ---------------------------------------------------------------------
 
 
-class ProductMixture(Protocol):
-    """A mixture of components, within each of which items and table columns are independent."""
-
-    @property
-    def domain(self) -> Domain:
-        """The public domain."""
-
-    @property
-    def components(self) -> int:
-        """The number k of components."""
-
-    @property
-    def weights(self) -> Tensor:
-        """(k,) weights of the components."""
-
-    @property
-    def probabilities(self) -> Tensor:
-        """(k, m) probability of every position in every component."""
-
-    def with_components(self, weights: Tensor, probabilities: Tensor) -> "Generator":
-        """A mixture of other components, sampled in the same way."""
+Variable: TypeAlias = tuple[str, int]  # (field, -1) for a column, (field, item) for an item
+Box: TypeAlias = dict[Variable, Mask]  # allowed outcomes: positions of a column; (absent, present) of an item
 
 
 class Generator(Protocol):
@@ -209,8 +191,11 @@ class Generator(Protocol):
     def sample(self, count: int, *, generator: torch.Generator) -> Records:
         """`count` synthetic records."""
 
-    def as_products(self) -> ProductMixture | None:
-        """The generator as a mixture of products, which can be conditioned exactly; None if it is not one."""
+    def conditioned(self, boxes: Sequence[Box]) -> "tuple[Generator | None, float] | None":
+        """The generator given that a record is in one of some disjoint boxes, and the probability of that.
+
+        The generator is None if that probability is 0. All is None if it cannot be conditioned without rejection.
+        """
         return None
 
     def samples_whole(self, count: int) -> bool:

@@ -1,21 +1,17 @@
 """Conditioning a generator on the constraints of its domain and the conditions of a sample.
 
 A condition is written as a union of disjoint boxes. A box lists, for some variables (a column, or one item of a set),
-the outcomes it allows; other variables are free. A mixture of products is conditioned on such a union without any
-rejection: each component is restricted to each box and its weight is multiplied by the probability of the box; within
-a box positions stay independent, so that the result is a mixture of products again. If a bin has values on both sides
-of a limit, the box includes the whole bin, and records are rejected by the values drawn within it (`exact` is False;
-see `sampling.RecordFilter`). All of this is post-processing with public rules: no private row is involved.
+the outcomes it allows; other variables are free. Mixtures of products and of trees are conditioned on such a union
+without any rejection (`Generator.conditioned`). If a bin has values on both sides of a limit, the box includes the
+whole bin, and records are rejected by the values drawn within it (`exact` is False; see `sampling.RecordFilter`). All
+of this is post-processing with public rules: no private row is involved.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from dpgm.arrays import Floats, Mask
 from dpgm.data.condition_text import has_one_of, parse_condition, value_text
@@ -34,16 +30,12 @@ from dpgm.data.conditions import (
 )
 from dpgm.data.domain import Domain, Field
 from dpgm.errors import UsageError
-from dpgm.strategy.protocol import Generator, ProductMixture
+from dpgm.strategy.protocol import Box, Generator
 
 Where: TypeAlias = str | Sequence[str] | Mapping[str, Any]
-Variable: TypeAlias = tuple[str, int]  # (field, -1) for a column, (field, item) for an item
-Box: TypeAlias = dict[Variable, Mask]  # allowed outcomes: positions of a column; (absent, present) of an item
 MOST_BOXES = 400  # more would make more components than a sample has records: such conditions are left to rejection
 ABSENT, PRESENT = np.array([True, False]), np.array([False, True])
 _OPPOSITE: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
-MOST_CELLS = 60_000_000  # components x positions of a conditioned mixture, a limit on memory
-_NEGLIGIBLE = 1e-12  # share of the total weight below which a component is dropped
 _NEAR = 1e-9  # sums this near to 0 count as 0, as in `conditions.compare`
 _CAN_HOLD: dict[
     Operator, Callable[[Floats, Floats], Mask]
@@ -69,12 +61,9 @@ def condition_generator(
         The generator, the probability of what it was conditioned on, and whether every record it draws meets all
         conditions.
     """
-    products = generator.as_products()
     rules = [rule for rule in domain.constraints if isinstance(rule, Rule)]
     if where is None and not rules:
         return generator, 1.0, True
-    if products is None:
-        return generator, 1.0, False
     boxes: list[Box] = [{}]
     exact = True
     requested = [] if where is None else [(where, False)]
@@ -84,65 +73,11 @@ def condition_generator(
             boxes, exact = common_boxes([boxes, region.boxes]), exact and region.exact
         except TooManyBoxesError:
             exact = False
-    made, chance = conditioned(products, boxes)
-    if made is None and chance == 0:
-        return generator, 0.0, False
-    return (generator, 1.0, False) if made is None else (made, chance, exact)
-
-
-def conditioned(products: ProductMixture, boxes: Sequence[Box]) -> tuple[Generator | None, float]:
-    """The mixture conditioned on a union of disjoint boxes, and the probability of the union.
-
-    The mixture is None if that probability is 0, or if the mixture would not fit into memory (then the probability is
-    NaN).
-    """
-    inside = [products.weights * _probability(products, box) for box in boxes]
-    total = float(sum(float(one[one > 0].sum()) for one in inside))
-    if not total > 0:
-        return None, 0.0
-    chosen = [torch.nonzero(one > _NEGLIGIBLE * total).flatten() for one in inside]
-    if sum(len(one) for one in chosen) * products.domain.width > MOST_CELLS:
-        return None, math.nan
-    weights = torch.cat([one[at] for one, at in zip(inside, chosen, strict=True)])
-    parts = torch.cat([_restricted(products, box, at) for box, at in zip(boxes, chosen, strict=True)])
-    return products.with_components(weights / weights.sum(), parts), total
-
-
-def _places(products: ProductMixture) -> dict[str, tuple[int, int]]:
-    domain = products.domain
-    return {
-        field.name: (block.start, block.stop) for field, block in zip(domain.fields, domain.blocks, strict=True)
-    }
-
-
-def _probability(products: ProductMixture, box: Box) -> Tensor:
-    """The probability of a box in every component."""
-    places = _places(products)
-    probability = torch.ones(products.components, dtype=torch.float64)
-    for (name, item), mask in box.items():
-        start, stop = places[name]
-        if item < 0:
-            block = products.probabilities[:, start:stop].double()
-            share = block[:, torch.from_numpy(mask)].sum(dim=1) / block.sum(dim=1)
-        else:
-            present = products.probabilities[:, start + item].double()
-            share = present * float(mask[1]) + (1 - present) * float(mask[0])
-        probability = probability * share.clamp(min=0)
-    return probability
-
-
-def _restricted(products: ProductMixture, box: Box, chosen: Tensor) -> Tensor:
-    """Position probabilities of the chosen components, conditioned on a box."""
-    places = _places(products)
-    probabilities = products.probabilities[chosen].clone()
-    for (name, item), mask in box.items():
-        start, stop = places[name]
-        if item < 0:
-            block = probabilities[:, start:stop].double() * torch.from_numpy(mask).double()
-            probabilities[:, start:stop] = (block / block.sum(dim=1, keepdim=True)).float()
-        elif not mask.all():
-            probabilities[:, start + item] = float(mask[1])
-    return probabilities
+    given = generator.conditioned(boxes)
+    if given is None:
+        return generator, 1.0, False
+    made, chance = given
+    return (generator, 0.0, False) if made is None else (made, chance, exact)
 
 
 # -- boxes --------------------------------------------------------------------------------------------------------

@@ -18,15 +18,26 @@ from dpgm.products.strategy import PRODUCTS
 from dpgm.sequences.strategy import SEQUENCES
 from dpgm.strategy.protocol import FitPlan, Generator, RunContext, Strategy
 from dpgm.strategy.settings import Config, FamilySettings
+from dpgm.trees.strategy import TREE_STRATEGY
 
-STRATEGIES: tuple[Strategy, ...] = (IMAGES, SEQUENCES, PRODUCTS, VAES, RBMS, INDEPENDENT_STRATEGY, MWEM)
+STRATEGIES: tuple[Strategy, ...] = (
+    IMAGES,
+    SEQUENCES,
+    TREE_STRATEGY,
+    PRODUCTS,
+    VAES,
+    RBMS,
+    INDEPENDENT_STRATEGY,
+    MWEM,
+)
 
 # `model="auto"` takes the first of these that does not refuse. Products come before networks: on msweb, plants,
 # accidents, 100,000 transit records and Adult their errors on sets of up to three items and on marginals were smaller
 # than, or equal to (within .002), those of VAEs trained by private SGD and refined to the same statistics, in a half to
 # a third of the time (experiments/notes/fidelity.md). On sets of four and six items SGD won for plants at epsilon 1
 # (by 11 and 16 %) and lost for accidents (by 20 %); no public number predicts which.
-AUTO: tuple[Strategy, ...] = (IMAGES, SEQUENCES, PRODUCTS, VAES)
+# Tables, and lists beside columns, go to trees: their relations survive better (docs/fidelity.md).
+AUTO: tuple[Strategy, ...] = (IMAGES, SEQUENCES, TREE_STRATEGY, PRODUCTS, VAES)
 
 _NO_ORDER = (
     "the domain has a sequence, and the model does not know the order of items; choose another model, or ignore the"

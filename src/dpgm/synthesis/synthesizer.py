@@ -60,7 +60,8 @@ class Synthesizer:
         epsilon: the privacy budget.
         delta: the slack in the promise; by default 1 / (10 x number of records).
         clusters: number of networks in a mixture; by default chosen from the number of records.
-        model: `auto` (chosen by the domain), `products`, `image`, `sequences`, `vae`, `rbm`, `independent` or `mwem`.
+        model: `auto` (chosen by the domain), `trees`, `products`, `image`, `sequences`, `vae`, `rbm`, `independent` or
+            `mwem`.
         preset: `default`, or `paper` for the paper's own choices under corrected mechanisms.
         domain: the public domain of frames and arrays: a `Domain`, a mapping or the path of a domain file; `Records`
             have a domain of their own.
