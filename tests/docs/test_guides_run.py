@@ -187,6 +187,7 @@ PAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "guides/budget.md": (visits, ""),
     "guides/describing.md": (visits_and_release, ""),
     "guides/images.md": (digits, ""),
+    "guides/questions.md": (people, ""),
     "guides/sets.md": (long_visits, ""),
     "guides/several-machines.md": (visits, ""),
     "guides/several-places.md": (two_places, ""),

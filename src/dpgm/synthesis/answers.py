@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpgm.arrays import Ints
-from dpgm.data.conditions import Condition, Values, fields_of, numbers_of, truth
+from dpgm.data.conditions import Condition, OneOf, Values, comparisons, fields_of, numbers_of, truth
+from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
 from dpgm.synthesis.conditioning import TooManyBoxesError, Where, parse_where, region_of
@@ -118,13 +119,18 @@ class Answers:
     def _from_model(self, question: str, condition: Condition) -> Answer:
         share = self.share(condition)
         estimate = share * self._records
-        columns = len(fields_of(condition))
+        columns = parts_of(condition, self._release.domain)
         known = MODEL_ERRORS.get(self._release.generator.kind)
         if known is None:
-            why = f"no interval is promised: answers of the model {self._release.generator.kind!r} were not checked."
+            why = (
+                f"no interval is promised: answers of the model {self._release.generator.kind!r} were not checked."
+            )
             return Answer(question, estimate, None, None, MODEL, why)
         if columns > len(known.missed):
-            why = f"no interval is promised for questions about {columns} columns; ask about at most {len(known.missed)}."
+            why = (
+                f"no interval is promised for questions about {columns} columns or items; ask about at most"
+                f" {len(known.missed)}."
+            )
             return Answer(question, estimate, None, None, MODEL, why)
         error = self.model_error(share, columns, known)
         return self._answer(question, estimate, error * self._records, MODEL)
@@ -151,3 +157,15 @@ class Answers:
     def _answer(self, question: str, estimate: float, error: float, source: str) -> Answer:
         low, high = (min(max(estimate + sign * Z * error, 0.0), self._records) for sign in (-1, 1))
         return Answer(question, min(max(estimate, 0.0), self._records), low, high, source)
+
+
+def parts_of(condition: Condition, domain: Domain) -> int:
+    """How many columns, and items of lists, a condition refers to."""
+    items = {
+        (one.field, value)
+        for one in comparisons(condition)
+        if isinstance(one, OneOf) and domain.field(one.field).is_set
+        for value in one.values
+    }
+    columns = [name for name in fields_of(condition) if not domain.field(name).is_set]
+    return len(items) + len(columns)

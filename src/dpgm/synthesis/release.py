@@ -21,6 +21,7 @@ from dpgm.privacy.certificate import (
 )
 from dpgm.privacy.untrusted_files import ReleaseFolder
 from dpgm.strategy.protocol import Generator
+from dpgm.synthesis.answers import Answer, Answers
 from dpgm.synthesis.certificate_page import PAGE_NAME, certificate_page
 from dpgm.synthesis.conditioning import Where
 from dpgm.synthesis.measurements import MEASUREMENTS_NAME, Measurements
@@ -80,6 +81,13 @@ class Release:
         drawn = sample.records()
         sample.warn_of_rejection()
         return replace(drawn, domain=with_layout(self.domain), dtypes=self.dtypes)
+
+    def query(self, where: Where) -> Answer:
+        """How many records meet a condition such as `"age >= 65 and sex = f"`: an estimate and a 95 % interval.
+
+        Post-processing, which costs no budget. `Answers(release)` draws its sample once for many questions.
+        """
+        return Answers(self).ask(where)
 
     def save(self, path: str | Path, *, force: bool = False, key: "Ed25519PrivateKey | None" = None) -> None:
         """Write the folder under a temporary name and rename it into place; with a `key`, sign it."""
