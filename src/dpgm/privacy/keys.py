@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PRIVATE_ENDING, PUBLIC_ENDING = ".key", ".pub"
 Purpose: TypeAlias = Literal["sign", "seal"]
 _LARGEST_KEY = 4096  # bytes of a PEM file
-_COMMANDS: dict[Purpose, str] = {"sign": "dpgm keys create", "seal": "dpgm keys create --seal"}
+_COMMANDS: dict[Purpose, str] = {"sign": "`dpgm keys create`", "seal": "`dpgm keys create --seal`"}
 
 
 def create_keys(name: str | Path, purpose: Purpose = "sign") -> tuple[Path, Path]:
@@ -97,9 +97,9 @@ def _read_private(path: Path, purpose: Purpose) -> Any:
     except (ValueError, TypeError):  # TypeError: it has a passphrase
         verb = "sign with" if purpose == "sign" else "name"
         advice = f"{verb} the .key file of the pair" if b"PUBLIC KEY" in content else "name the .key file"
-        raise UsageError(f"{path} is not a private key made by `{_COMMANDS[purpose]}`; {advice}.") from None
+        raise UsageError(f"{path} is not a private key made by {_COMMANDS[purpose]}; {advice}.") from None
     if not isinstance(key, _kinds(purpose)[0]):
-        raise UsageError(f"{path} is a key of another kind; make one with `{_COMMANDS[purpose]}`.")
+        raise UsageError(f"{path} is a key of another kind; make one with {_COMMANDS[purpose]}.")
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
         raise UsageError(f"{path}: others on this machine may read this key; run `chmod 600 {path}` first.")
     return key
@@ -112,10 +112,10 @@ def _read_public(path: Path, purpose: Purpose) -> Any:
         key = load_pem_public_key(_key_bytes(path))
     except ValueError:
         raise UsageError(
-            f"{path} is not a public key made by `{_COMMANDS[purpose]}`; name the .pub file."
+            f"{path} is not a public key made by {_COMMANDS[purpose]}; name the .pub file."
         ) from None
     if not isinstance(key, _kinds(purpose)[1]):
-        raise UsageError(f"{path} is a key of another kind; make one with `{_COMMANDS[purpose]}`.")
+        raise UsageError(f"{path} is a key of another kind; make one with {_COMMANDS[purpose]}.")
     return key
 
 
