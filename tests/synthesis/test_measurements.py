@@ -12,24 +12,24 @@ import torch
 import dpgm
 from dpgm.data.domain import Categorical, Domain
 from dpgm.errors import ArtefactError
-from dpgm.mechanisms.gateway import Released
+from dpgm.mechanisms.gateway import ReleasedSum
 from dpgm.mechanisms.query import Counts
 from dpgm.privacy.events import Mechanism
-from dpgm.synthesis.measurements import SCHEMA, Measurements, why_not_of
+from dpgm.synthesis.measurements import SCHEMA, MeasurementTable, why_not_of
 
 DOMAIN = Domain.of_columns([Categorical("sex", ("f", "m")), Categorical("ward", ("a", "b", "c"))])
 RELEASED = [
-    Released("columns", torch.tensor([3.0, -1.0, 5.0, 0.5, 2.0]), 2.0, Counts(np.arange(5), np.full(5, 0.25))),
-    Released("pairs", torch.arange(6.0).reshape(2, 3), 3.0),
-    Released("pairs", torch.arange(6.0).reshape(2, 3) + 10, 3.0),
-    Released("values", torch.tensor([7.0, 8.0]), 1.0, labels=(("ward", "c"), ("ward", "not here"))),
+    ReleasedSum("columns", torch.tensor([3.0, -1.0, 5.0, 0.5, 2.0]), 2.0, Counts(np.arange(5), np.full(5, 0.25))),
+    ReleasedSum("pairs", torch.arange(6.0).reshape(2, 3), 3.0),
+    ReleasedSum("pairs", torch.arange(6.0).reshape(2, 3) + 10, 3.0),
+    ReleasedSum("values", torch.tensor([7.0, 8.0]), 1.0, labels=(("ward", "c"), ("ward", "not here"))),
 ]
 RAN = (Mechanism("columns", 1.0), Mechanism("pairs", 1.0, 2), Mechanism("values", 1.0))
 
 
 @pytest.fixture
 def table():
-    return Measurements.of(RELEASED, DOMAIN)
+    return MeasurementTable.of(RELEASED, DOMAIN)
 
 
 def test_every_number_is_listed_with_its_error_and_what_it_counts(table):
@@ -48,10 +48,10 @@ def test_every_number_is_listed_with_its_error_and_what_it_counts(table):
 
 
 def test_it_comes_back_from_its_bytes(table):
-    assert Measurements.from_bytes(table.content, DOMAIN).table.equals(table.table)
+    assert MeasurementTable.from_bytes(table.content, DOMAIN).table.equals(table.table)
     assert why_not_of(table, RAN) is None
-    empty = Measurements()
-    assert Measurements.from_bytes(empty.content, DOMAIN).table.equals(SCHEMA.empty_table())
+    empty = MeasurementTable()
+    assert MeasurementTable.from_bytes(empty.content, DOMAIN).table.equals(SCHEMA.empty_table())
     assert why_not_of(empty, ()) is None
 
 
@@ -95,7 +95,7 @@ def test_what_dpgm_would_not_write_is_refused(table, name):
     coded = [column for column in coded if column in changed.column_names]
     pq.write_table(changed, out, use_dictionary=coded, **{**options, "store_schema": name == "metadata"})
     with pytest.raises(ArtefactError, match=r"measurements\.parquet"):
-        Measurements.from_bytes(out.getvalue(), DOMAIN)
+        MeasurementTable.from_bytes(out.getvalue(), DOMAIN)
 
 
 def test_other_ways_to_write_the_same_numbers_are_refused(table):
@@ -103,10 +103,10 @@ def test_other_ways_to_write_the_same_numbers_are_refused(table):
         out = io.BytesIO()
         pq.write_table(table.table, out, **{"compression": "none", **options})
         with pytest.raises(ArtefactError):
-            Measurements.from_bytes(out.getvalue(), DOMAIN)
+            MeasurementTable.from_bytes(out.getvalue(), DOMAIN)
     for content in (b"", b"PAR1", table.content[:-1], table.content + b"x", b"PAR1" + table.content):
         with pytest.raises(ArtefactError):
-            Measurements.from_bytes(content, DOMAIN)
+            MeasurementTable.from_bytes(content, DOMAIN)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_other_ways_to_write_the_same_numbers_are_refused(table):
 def test_numbers_that_no_fit_releases_are_refused(table, name, values, why):
     kind = SCHEMA.field(name).type
     changed = _column(name, lambda _: pa.array(values, kind))(table.table)
-    assert why in why_not_of(Measurements(changed), RAN)
+    assert why in why_not_of(MeasurementTable(changed), RAN)
 
 
 def test_a_release_carries_what_its_fit_released(tmp_path):

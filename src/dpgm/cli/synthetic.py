@@ -129,9 +129,9 @@ def query(
 
     Example: dpgm query release 'age >= 65 and sex = f'
     """
-    from dpgm.synthesis.answers import Answers
+    from dpgm.synthesis.answers import CountAnswers
 
-    answers = Answers(dpgm.load(release))
+    answers = CountAnswers(dpgm.load(release))
     found = [answers.ask(question) for question in questions]
     if as_json:
         typer.echo(json.dumps([asdict(one) for one in found], ensure_ascii=False))

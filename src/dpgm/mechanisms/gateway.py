@@ -48,7 +48,7 @@ class Call:
 
 
 @dataclass(frozen=True, eq=False)
-class Released:
+class ReleasedSum:
     """A noisy answer over all rows, as it left the gateway; `std` is the standard deviation of the noise.
 
     `labels` are the values that a discovery has published, one for each number.
@@ -107,7 +107,7 @@ class Gateway:
         self._run = randomness.new_run()
         self._step = 0
         self.randomness = randomness
-        self.released: list[Released] = []  # over all rows; those over samples are steps of a training
+        self.released: list[ReleasedSum] = []  # over all rows; those over samples are steps of a training
         for entry in already_spent:
             key = (entry.name, float(entry.noise), float(entry.sampling_rate), entry.sample, float(entry.delta))
             if entry.count > 0:
@@ -137,7 +137,7 @@ class Gateway:
         self._charge(call)
         answer = self._answer(call, query, rows)
         if sample is None:
-            self.released.append(Released(name, answer.detach().cpu().clone(), std, query.counts))
+            self.released.append(ReleasedSum(name, answer.detach().cpu().clone(), std, query.counts))
         return answer
 
     def discover(self, name: str, query: ThresholdQuery, noise: float) -> Discovered:
@@ -153,7 +153,7 @@ class Gateway:
         std = noise_std(query, noise, self.randomness)
         self._charge(call)
         found = read_discovered(self._answer(call, query, None))
-        self.released.append(Released(name, torch.tensor(found.sums), std, labels=found.values))
+        self.released.append(ReleasedSum(name, torch.tensor(found.sums), std, labels=found.values))
         return found
 
     def _per_person(self, name: str, query: Q, noise: float) -> tuple[Q, float]:

@@ -111,9 +111,7 @@ def _read_public(path: Path, purpose: Purpose) -> Any:
     try:
         key = load_pem_public_key(_key_bytes(path))
     except ValueError:
-        raise UsageError(
-            f"{path} is not a public key made by {_COMMANDS[purpose]}; name the .pub file."
-        ) from None
+        raise UsageError(f"{path} is not a public key made by {_COMMANDS[purpose]}; name the .pub file.") from None
     if not isinstance(key, _kinds(purpose)[1]):
         raise UsageError(f"{path} is a key of another kind; make one with {_COMMANDS[purpose]}.")
     return key

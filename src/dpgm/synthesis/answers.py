@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 DRAWN = 200_000  # synthetic records by which the model answers; their own error is in the interval
 Z = 1.959964  # two-sided 95 % of a normal error
-RELEASED, MODEL = "released counts", "the model"
+FROM_COUNTS, FROM_MODEL = "released counts", "the model"
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ MODEL_ERRORS = {
 
 
 @dataclass(frozen=True)
-class Answer:
+class CountAnswer:
     """How many records meet a condition: an estimate and the ends of a 95 % interval.
 
     `source` says where the estimate comes from. `low` and `high` are None where no interval is promised, and `why`
@@ -66,7 +66,7 @@ class Answer:
     why: str = ""
 
 
-class Answers:
+class CountAnswers:
     """Answers questions about one release; the synthetic sample is drawn once, when the first question needs it."""
 
     def __init__(self, release: "Release", *, drawn: int = DRAWN) -> None:
@@ -79,7 +79,7 @@ class Answers:
         sample = Sample(self._release.generator, self._release.domain, self._drawn, seed=0)
         return sample.records()
 
-    def ask(self, where: Where) -> Answer:
+    def ask(self, where: Where) -> CountAnswer:
         """How many of the records meet a condition such as `age >= 65 and sex = f`."""
         condition = parse_where(where, self._release.domain)
         if condition is None:
@@ -87,7 +87,7 @@ class Answers:
         question = where if isinstance(where, str) else str(where)
         return self._from_counts(question, condition) or self._from_model(question, condition)
 
-    def _from_counts(self, question: str, condition: Condition) -> Answer | None:
+    def _from_counts(self, question: str, condition: Condition) -> CountAnswer | None:
         """The sum of the released counts of the values of one column; None if they do not cover the question."""
         positions = self._positions(condition)
         if positions is None:
@@ -99,7 +99,7 @@ class Answers:
         found = [self._counts[int(at)] for at in chosen]
         total = sum(value + share * self._records for value, _, share in found)
         error = sqrt(sum(error**2 for _, error, _ in found))
-        return self._answer(question, start * self._records + sign * total, error, RELEASED)
+        return self._answer(question, start * self._records + sign * total, error, FROM_COUNTS)
 
     def _positions(self, condition: Condition) -> tuple[Ints, Ints] | None:
         """The positions of a column that meet the condition, and the others; None if it is not about one column."""
@@ -116,24 +116,24 @@ class Answers:
         start = domain.offsets[[field.name for field in domain.fields].index(name)]
         return start + np.flatnonzero(mask), start + np.flatnonzero(~mask)
 
-    def _from_model(self, question: str, condition: Condition) -> Answer:
+    def _from_model(self, question: str, condition: Condition) -> CountAnswer:
         share = self.share(condition)
         estimate = share * self._records
-        columns = parts_of(condition, self._release.domain)
+        columns = columns_asked(condition, self._release.domain)
         known = MODEL_ERRORS.get(self._release.generator.kind)
         if known is None:
             why = (
                 f"no interval is promised: answers of the model {self._release.generator.kind!r} were not checked."
             )
-            return Answer(question, estimate, None, None, MODEL, why)
+            return CountAnswer(question, estimate, None, None, FROM_MODEL, why)
         if columns > len(known.missed):
             why = (
                 f"no interval is promised for questions about {columns} columns or items; ask about at most"
                 f" {len(known.missed)}."
             )
-            return Answer(question, estimate, None, None, MODEL, why)
+            return CountAnswer(question, estimate, None, None, FROM_MODEL, why)
         error = self.model_error(share, columns, known)
-        return self._answer(question, estimate, error * self._records, MODEL)
+        return self._answer(question, estimate, error * self._records, FROM_MODEL)
 
     def share(self, condition: Condition) -> float:
         """The share of the synthetic sample that meets a condition."""
@@ -154,12 +154,12 @@ class Answers:
         errors = [error for _, error, _ in self._counts.values()]
         return (min(errors) if errors else 0.0) / self._records
 
-    def _answer(self, question: str, estimate: float, error: float, source: str) -> Answer:
+    def _answer(self, question: str, estimate: float, error: float, source: str) -> CountAnswer:
         low, high = (min(max(estimate + sign * Z * error, 0.0), self._records) for sign in (-1, 1))
-        return Answer(question, min(max(estimate, 0.0), self._records), low, high, source)
+        return CountAnswer(question, min(max(estimate, 0.0), self._records), low, high, source)
 
 
-def parts_of(condition: Condition, domain: Domain) -> int:
+def columns_asked(condition: Condition, domain: Domain) -> int:
     """How many columns, and items of lists, a condition refers to."""
     items = {
         (one.field, value)

@@ -46,7 +46,7 @@ from dpgm.strategy.protocol import Generator
 from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.domain_discovery import MEASURES as DISCOVERY
 from dpgm.synthesis.fingerprint import rows_fingerprint
-from dpgm.synthesis.measurements import Measurements
+from dpgm.synthesis.measurements import MeasurementTable
 from dpgm.synthesis.plan import Plan
 from dpgm.synthesis.strategies import rebuild
 from dpgm.synthesis.tensors import tensor_bytes
@@ -184,15 +184,15 @@ class Books:
             draws.manual_seed(self.checkpoint.public_seed)
         return draws
 
-    def finished(self, domain: Domain) -> tuple[Generator, Measurements] | None:
+    def finished(self, domain: Domain) -> tuple[Generator, MeasurementTable] | None:
         """What an earlier process finished without writing its release; None if there is nothing."""
         model = None if self.checkpoint is None else self.checkpoint.model()
         if self.checkpoint is None or model is None:
             return None
         generator = rebuild(*model, domain, self._plan.settings.family)
-        return generator, Measurements.from_bytes(self.checkpoint.measurements(), domain)
+        return generator, MeasurementTable.from_bytes(self.checkpoint.measurements(), domain)
 
-    def commit(self, gateway: Gateway, generator: Generator, measurements: Measurements) -> LedgerMark | None:
+    def commit(self, gateway: Gateway, generator: Generator, measurements: MeasurementTable) -> LedgerMark | None:
         """Check that all of the plan ran, save the model and commit the ledger's entry; returns the ledger's mark."""
         gateway.assert_complete()
         tensors = generator.state()

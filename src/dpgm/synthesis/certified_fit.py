@@ -17,7 +17,7 @@ from dpgm.privacy.odds import odds
 from dpgm.strategy.protocol import Generator, RunContext
 from dpgm.synthesis.books import Books
 from dpgm.synthesis.domain_discovery import discover_domain, discovery_statements
-from dpgm.synthesis.measurements import Measurements
+from dpgm.synthesis.measurements import MeasurementTable
 from dpgm.synthesis.plan import Plan
 from dpgm.synthesis.readme import SEEDED, statements_of
 from dpgm.synthesis.strategies import fit_generator
@@ -29,7 +29,7 @@ class Fitted:
 
     domain: Domain
     generator: Generator
-    measurements: Measurements
+    measurements: MeasurementTable
 
 
 def discover_and_fit(
@@ -57,7 +57,7 @@ def discover_and_fit(
     draws = books.draws(gateway.randomness) if draws is None else draws
     context = replace(context, checkpoint=books.checkpoint, pilot=discovered.sums)
     generator = fit_generator(gateway, plan, discovered.domain, draws=draws, context=context)
-    return Fitted(discovered.domain, generator, Measurements.of(gateway.released, discovered.domain))
+    return Fitted(discovered.domain, generator, MeasurementTable.of(gateway.released, discovered.domain))
 
 
 def certify(

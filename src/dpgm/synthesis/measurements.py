@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from dpgm.arrays import Floats, Ints
 from dpgm.data.domain import Domain
 from dpgm.errors import ArtefactError
-from dpgm.mechanisms.gateway import Released
+from dpgm.mechanisms.gateway import ReleasedSum
 from dpgm.privacy.events import Mechanism
 
 MEASUREMENTS_NAME = "measurements.parquet"
@@ -49,13 +49,13 @@ COLUMN_MEANINGS: Mapping[str, str] = {name: meaning for name, (_, meaning) in _C
 
 
 @dataclass(frozen=True, eq=False)
-class Measurements:
+class MeasurementTable:
     """All released statistics of a fit, over all rows; steps of a training are not among them."""
 
     table: pa.Table = field(default_factory=SCHEMA.empty_table)
 
     @classmethod
-    def of(cls, released: Sequence[Released], domain: Domain) -> "Measurements":
+    def of(cls, released: Sequence[ReleasedSum], domain: Domain) -> "MeasurementTable":
         """The table of what left the gateway, in the order in which it did."""
         runs = Counter[str]()
         parts = [SCHEMA.empty_table()]
@@ -73,7 +73,7 @@ class Measurements:
         return out.getvalue()
 
     @classmethod
-    def from_bytes(cls, data: bytes, domain: Domain) -> "Measurements":
+    def from_bytes(cls, data: bytes, domain: Domain) -> "MeasurementTable":
         """The inverse of `content`, for untrusted bytes; raises ArtefactError unless it is what `dpgm` would write."""
         damaged = ArtefactError(f"{MEASUREMENTS_NAME} is damaged or was tampered with")
         try:
@@ -112,7 +112,7 @@ class Measurements:
         return float(rows["standard_error"][0].as_py()) if len(rows) else None
 
 
-def why_not_of(found: Measurements, mechanisms: Sequence[Mechanism]) -> str | None:
+def why_not_of(found: MeasurementTable, mechanisms: Sequence[Mechanism]) -> str | None:
     """Why a table cannot be that of a release with these mechanisms; None if it can."""
     counts = {one.name: one.count for one in mechanisms if one.sample is None}
     table = found.table
@@ -161,7 +161,7 @@ def _places(domain: Domain) -> dict[tuple[str, str], int]:
     return {(one.name, str(label)): start + at for one, start in pairs for at, label in enumerate(one.labels)}
 
 
-def _table_of(one: Released, run: int, domain: Domain) -> pa.Table:
+def _table_of(one: ReleasedSum, run: int, domain: Domain) -> pa.Table:
     texts = position_texts(domain)
     values = one.value.double().flatten().numpy()
     size = len(values)

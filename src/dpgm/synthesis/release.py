@@ -21,10 +21,10 @@ from dpgm.privacy.certificate import (
 )
 from dpgm.privacy.untrusted_files import ReleaseFolder
 from dpgm.strategy.protocol import Generator
-from dpgm.synthesis.answers import Answer, Answers
+from dpgm.synthesis.answers import CountAnswer, CountAnswers
 from dpgm.synthesis.certificate_page import PAGE_NAME, certificate_page
 from dpgm.synthesis.conditioning import Where
-from dpgm.synthesis.measurements import MEASUREMENTS_NAME, Measurements
+from dpgm.synthesis.measurements import MEASUREMENTS_NAME, MeasurementTable
 from dpgm.synthesis.readme import release_readme
 from dpgm.synthesis.sampling import Sample, with_layout
 from dpgm.synthesis.tensors import tensor_bytes
@@ -55,7 +55,7 @@ class Release:
     domain: Domain
     generator: Generator
     certificate: Certificate
-    measurements: Measurements = field(default_factory=Measurements)
+    measurements: MeasurementTable = field(default_factory=MeasurementTable)
     # Column types of the frame that was fitted; they are not saved with the release.
     dtypes: Dtypes = ()
 
@@ -82,12 +82,12 @@ class Release:
         sample.warn_of_rejection()
         return replace(drawn, domain=with_layout(self.domain), dtypes=self.dtypes)
 
-    def query(self, where: Where) -> Answer:
+    def query(self, where: Where) -> CountAnswer:
         """How many records meet a condition such as `"age >= 65 and sex = f"`: an estimate and a 95 % interval.
 
-        Post-processing, which costs no budget. `Answers(release)` draws its sample once for many questions.
+        Post-processing, which costs no budget. `CountAnswers(release)` draws its sample once for many questions.
         """
-        return Answers(self).ask(where)
+        return CountAnswers(self).ask(where)
 
     def save(self, path: str | Path, *, force: bool = False, key: "Ed25519PrivateKey | None" = None) -> None:
         """Write the folder under a temporary name and rename it into place; with a `key`, sign it."""

@@ -40,7 +40,7 @@ from dpgm.synthesis.domain_discovery import discovery_statements
 from dpgm.synthesis.measurements import (
     MAX_MEASUREMENTS_BYTES,
     MEASUREMENTS_NAME,
-    Measurements,
+    MeasurementTable,
     why_not_of,
 )
 from dpgm.synthesis.plan import Plan, read_settings
@@ -129,7 +129,7 @@ def verify(path: str | Path, *, signed_by: "str | Path | Sequence[str | Path]" =
 
 def examine(
     folder: ReleaseFolder, *, keys: "Sequence[Ed25519PublicKey]" = (), cache: bool = False
-) -> tuple[Verification, tuple[Domain, Generator, Measurements] | None]:
+) -> tuple[Verification, tuple[Domain, Generator, MeasurementTable] | None]:
     """All checks of a release folder; and its contents if all of them passed, or only randomness failed.
 
     Cheap checks come first, and nothing is computed or opened once a check has failed: a forged certificate cannot
@@ -463,7 +463,7 @@ def _generator_check(
 
 def _measurements_check(
     folder: ReleaseFolder, certificate: Certificate, domain: Domain
-) -> tuple[Measurements | None, Check]:
+) -> tuple[MeasurementTable | None, Check]:
     """Whether the released statistics are a table as `dpgm` writes it, of mechanisms that ran."""
     try:
         return read_measurements(folder, certificate, domain), _check(_LISTED, None)
@@ -471,9 +471,9 @@ def _measurements_check(
         return None, _check(_LISTED, str(error))
 
 
-def read_measurements(folder: ReleaseFolder, certificate: Certificate, domain: Domain) -> Measurements:
+def read_measurements(folder: ReleaseFolder, certificate: Certificate, domain: Domain) -> MeasurementTable:
     """The released statistics in an untrusted folder; raises ArtefactError if they are not valid."""
-    found = Measurements.from_bytes(folder.read(MEASUREMENTS_NAME, MAX_MEASUREMENTS_BYTES), domain)
+    found = MeasurementTable.from_bytes(folder.read(MEASUREMENTS_NAME, MAX_MEASUREMENTS_BYTES), domain)
     why = why_not_of(found, certificate.mechanisms)
     if why is not None:
         raise ArtefactError(f"{MEASUREMENTS_NAME} is not that of a fit: {why}")
