@@ -28,7 +28,7 @@ def clinic(count: int, seed: int) -> pd.DataFrame:
     bill = np.where(insurance == "private", 0, 120 * days * np.exp(0.4 * rng.normal(size=count))).round(2)
     admitted = pd.Timestamp("2021-01-01") + pd.to_timedelta(rng.integers(0, 900, count), unit="D")
     weekend = rng.random(count) < 0.6
-    admitted = admitted.where(~((admitted.dayofweek > 4) & weekend), admitted - pd.Timedelta(days=2))
+    admitted = admitted.where(~((admitted.day_of_week > 4) & weekend), admitted - pd.Timedelta(days=2))
     smokes = rng.random(count) < np.where(age < 18, 0, 0.3)
     own = rng.random((count, len(CODES))) < 0.02
     for at in range(5):
@@ -84,7 +84,7 @@ def shop(count: int, seed: int) -> pd.DataFrame:
     """Orders: weekdays and seasons, prices by category, totals, discounts with spikes, and baskets."""
     rng = np.random.default_rng([seed, 3])
     day = pd.Timestamp("2022-01-01") + pd.to_timedelta(rng.integers(0, 730, 3 * count), unit="D")
-    weight = np.where(day.dayofweek == 6, 0.2, 1) * (1 + 1.2 * np.isin(day.month, (11, 12)))
+    weight = np.where(day.day_of_week == 6, 0.2, 1) * (1 + 1.2 * np.isin(day.month, (11, 12)))
     ordered = pd.DatetimeIndex(rng.choice(day, count, replace=False, p=weight / weight.sum()))
     country = rng.choice(["DE", "AT", "CH", "LI", "IT"], count, p=[0.6, 0.2, 0.14, 0.02, 0.04])
     kind = rng.choice(["book", "toy", "tool", "coat"], count, p=[0.4, 0.3, 0.2, 0.1])
@@ -133,7 +133,7 @@ def loans(count: int, seed: int) -> pd.DataFrame:
     rng = np.random.default_rng([seed, 5])
     day = rng.integers(0, 1000, 4 * count)
     date = pd.Timestamp("2019-03-01") + pd.to_timedelta(day, unit="D")
-    weight = np.where(date.dayofweek > 4, 0.05, 1) * np.where(np.isin(date.day, (1, 15)), 4, 1)
+    weight = np.where(date.day_of_week > 4, 0.05, 1) * np.where(np.isin(date.day, (1, 15)), 4, 1)
     chosen = rng.choice(len(day), count, replace=False, p=weight / weight.sum())
     hour = np.clip(rng.choice([10.5, 15.5], count, p=[0.6, 0.4]) + 1.3 * rng.normal(size=count), 8, 18)
     opened = date[chosen] + pd.to_timedelta((hour * 60).round(), unit="m")

@@ -4,22 +4,28 @@ README, quickstart and recipes make their own files (`test_readme_runs.py`); the
 (`test_tutorial.py`).
 """
 
+import contextlib
 import gzip
 import os
 import random
 import re
 import shlex
 import signal
+import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import adbc_driver_postgresql.dbapi as dbapi
+import duckdb
 import pytest
 
 import dpgm
+from postgres_server import PASSWORD, PostgresServer, postgres_server
 from public_data import DATA
 
+SERVER = "postgresql://ann@db.example/clinic"
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 STEP = re.compile(
@@ -77,6 +83,37 @@ def two_places(folder: Path) -> None:
     records.rows(1500, 4000).write(folder / "south.parquet")
     (folder / "parts").mkdir()
     (folder / "examples").symlink_to(ROOT / "examples")
+
+
+def clinic(folder: Path) -> None:
+    """A clinic in every database, its domain, and a server in the place of the one that the page names."""
+    draw = random.Random(0)
+    wards = ["surgery", "children", "heart"]
+    rows = [(draw.randint(0, 95), draw.choice(wards), draw.randint(1, 20)) for _ in range(400)]
+    for path, connect in (("clinic.db", sqlite3.connect), ("clinic.duckdb", duckdb.connect)):
+        with contextlib.closing(connect(str(folder / path))) as connection:
+            connection.execute("CREATE TABLE patients (age INTEGER, ward VARCHAR(20), stay INTEGER)")
+            connection.executemany("INSERT INTO patients VALUES (?, ?, ?)", rows)
+            connection.commit()
+    (folder / "clinic.yaml").write_text(
+        "fields:\n"
+        "- {name: age, kind: numeric, low: 0, high: 100, bins: 10, integer: true}\n"
+        "- {name: ward, kind: categorical, values: [surgery, children, heart]}\n"
+        "- {name: stay, kind: numeric, low: 0, high: 20, bins: 10, integer: true}\n"
+    )
+
+
+@pytest.fixture
+def clinic_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresServer]:
+    """A server with the patients; its password is in the environment."""
+    with postgres_server() as server:
+        monkeypatch.setenv("PGPASSWORD", PASSWORD)
+        rows = duckdb.connect(str(tmp_path / "clinic.duckdb"), read_only=True).sql("select * from patients")
+        with contextlib.closing(dbapi.connect(server.url)) as connection:
+            with contextlib.closing(connection.cursor()) as cursor:
+                cursor.adbc_ingest("patients", rows.to_arrow_table())
+            connection.commit()
+        yield server
 
 
 def visits_and_release(folder: Path) -> None:
@@ -185,6 +222,7 @@ PAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "evaluation.md": (visits_and_release, BOTH),
     "guarantee.md": (visits, ""),
     "guides/budget.md": (visits, ""),
+    "guides/databases.md": (clinic, "import sqlite3, duckdb, dpgm\n"),
     "guides/describing.md": (visits_and_release, ""),
     "guides/images.md": (digits, ""),
     "guides/questions.md": (people, ""),
@@ -256,10 +294,12 @@ def test_contributing_shows_the_files_whole():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PAGES)
-def test_what_a_guide_shows_runs(name, tmp_path):
+def test_what_a_guide_shows_runs(name, tmp_path, request):
     prepare, opened = PAGES[name]
     prepare(tmp_path)
-    script = opened
+    script, server = opened, None
+    if SERVER in (DOCS / name).read_text():
+        server = request.getfixturevalue("clinic_server")
     for kind, text in steps(DOCS / name):
         if kind == "yaml":
             (tmp_path / "shown.yaml").write_text(text)
@@ -271,7 +311,7 @@ def test_what_a_guide_shows_runs(name, tmp_path):
                 made = set() if line.startswith("python") else {"msweb.dat"}  # by a script
                 here = all((tmp_path / word).exists() for word in line.split() if word in {*PUBLIC, *made})
                 if line and not line.startswith("#") and here:
-                    run_command(line, tmp_path)
+                    run_command(line.replace(SERVER, f"'{server.url}'") if server else line, tmp_path)
     said = subprocess.run(
         [sys.executable, "-c", script],
         cwd=tmp_path,

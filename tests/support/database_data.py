@@ -5,11 +5,14 @@ import datetime
 import sqlite3
 from pathlib import Path
 
+import adbc_driver_postgresql.dbapi as dbapi
 import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+
+from postgres_server import PostgresServer
 
 DOMAIN = """\
 fields:
@@ -66,3 +69,16 @@ def as_duckdb(table: pa.Table, folder: Path) -> Path:
         connection.register("given", table)
         connection.execute("CREATE TABLE people AS SELECT * FROM given")
     return path
+
+
+def as_postgres(table: pa.Table, server: PostgresServer, name: str = "people") -> str:
+    """The address of a server that has the people, with its password."""
+    with (
+        contextlib.closing(dbapi.connect(server.url_with_password)) as connection,
+        contextlib.closing(connection.cursor()) as cursor,
+    ):
+        cursor.execute(f"DROP TABLE IF EXISTS {name}")
+        cursor.adbc_ingest(name, table)
+        cursor.execute(f"ALTER TABLE {name} ALTER COLUMN income TYPE numeric(12, 2)")
+        connection.commit()
+    return server.url_with_password

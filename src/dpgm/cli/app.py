@@ -16,6 +16,7 @@ import typer
 
 from dpgm import __version__
 from dpgm.cli.parsing import App, usage_message
+from dpgm.data.urls import without_credentials
 from dpgm.errors import CheckFailed, DpgmError, PrivacyWarning, UsageError
 from dpgm.kernels import MEETING
 
@@ -129,8 +130,9 @@ def common(
 
 
 def printable(text: str) -> str:
-    """Untrusted text on one line, without control characters that could affect the terminal."""
-    return "".join(character if character.isprintable() else "?" for character in " ".join(text.split()))
+    """Untrusted text on one line, without control characters that could affect the terminal, and without passwords."""
+    line = without_credentials(" ".join(text.split()))
+    return "".join(character if character.isprintable() else "?" for character in line)
 
 
 def with_flags(message: str) -> str:
@@ -203,7 +205,7 @@ def run(arguments: list[str]) -> int:
     except Exception as error:
         code = _explain(error)
         if debug and not isinstance(error, _CommandLineError):
-            traceback.print_exc()
+            typer.echo(without_credentials(traceback.format_exc()), err=True)
         return code
     return int(result) if isinstance(result, int) else 0
 

@@ -47,6 +47,7 @@ class RowStream:
         domain: the domain of the rows where the shape of an array tells it and none is stated.
         domain_from_rows: whether values of that domain were taken from the rows.
         noun: what messages call the place where columns are.
+        inferred: whether somebody else may have taken the types from the rows.
     """
 
     name: str
@@ -60,6 +61,7 @@ class RowStream:
     domain: Domain | None = None
     domain_from_rows: bool = False
     noun: str = "file"
+    inferred: bool = False
 
     @cached_property
     def names(self) -> tuple[str, ...]:

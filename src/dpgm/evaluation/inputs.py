@@ -138,6 +138,7 @@ def inputs_of(
         domain: the domain of both; by default that of the records, or one made from both frames.
         notes: what else is known about the columns.
     """
+    real, synthetic = checked_frame(real), checked_frame(synthetic)  # what can be read once is read here
     sides = (real, synthetic)
     given = as_domain(domain)
     if given is not None and given.is_open:  # values and bins that it does not state follow from the data

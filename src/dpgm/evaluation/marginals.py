@@ -111,6 +111,9 @@ def best_and_worst(
     return tuple(map(compared, best)), tuple(map(compared, order[::-1][:half]))
 
 
+_EXPECTED = 20  # synthetic records with a position: of a thousand positions, hardly one is ever lost by chance
+
+
 @dataclass(frozen=True)
 class LostItems:
     """Positions in at least 0.1 % of the real records, with less than a tenth of that share in synthetic records."""
@@ -122,8 +125,8 @@ class LostItems:
 
 
 def lost_items(singles: OneWay, domain: Domain, synthetic_records: int) -> LostItems:
-    """Find lost positions; those expected fewer than 10 times in the synthetic data may be absent by chance."""
-    common = (singles.real >= SANITY) & (singles.real * synthetic_records >= 10)
+    """Find lost positions; those expected fewer times in the synthetic data may be absent by chance."""
+    common = (singles.real >= SANITY) & (singles.real * synthetic_records >= _EXPECTED)
     lost = np.flatnonzero(common & (singles.synthetic < singles.real / 10))
     order = lost[np.argsort(-singles.real[lost], kind="stable")][:_NAMED]
     names = position_names(domain, with_fields=True)

@@ -122,7 +122,10 @@ def rank_relations(traits: Sequence[Trait], limit: float, false_alarm: float) ->
     real, synthetic, error = _compare(sides, _apart(chosen), _FEWEST)
     pairs = len(chosen) * (len(chosen) - 1) // 2
     gaps = list(_gaps(names, real, synthetic, error, limit, needed_evidence(pairs, false_alarm)))
-    drift = np.where(relation_effect(real, synthetic) > limit, synthetic - real, 0.0)
+    drift = np.zeros(real.shape)
+    for gap in gaps:
+        a, b = (names.index(name) for name in gap.names)
+        drift[a, b] = drift[b, a] = gap.synthetic - gap.real
     # Traits of two values are compared within groups as shares already.
     many = np.array([trait.in_order > 2 for trait in chosen])
     within = list(
@@ -190,14 +193,17 @@ def _within_groups(
     false_alarm: float,
     step: int,
 ) -> Iterator[RelationGap]:
-    """The worst pair of every group of rows, after what is off in all rows."""
+    """The worst pair of every group of rows; what is off in all rows is said again of groups that are far worse."""
     if len(traits) < 2:
         return
     apart = _apart(traits)
     groups = sum(trait.groups for trait in groupings)
     needed = needed_evidence(groups * len(traits) * (len(traits) - 1) / 2, false_alarm)
+    at_place = {trait.name: at for at, trait in enumerate(traits)}
     for by in groupings:
         own = np.array([bool({*by.columns} & {*trait.columns}) for trait in traits])
+        if by.name in at_place:
+            own |= drift[at_place[by.name]] != 0  # then groups of it hold other rows
         free = apart & ~own[:, None] & ~own[None, :]
         group_of = [by.group_of[cells[::step]] for cells in by.cells]
         worst: RelationGap | None = None
@@ -209,8 +215,9 @@ def _within_groups(
             parts = [side.take(at) for side, at in zip(sides, inside, strict=True)]
             real, synthetic, error = _compare(parts, free, _FEWEST_OF_GROUP)
             evidence = ((real - synthetic) / np.maximum(error, 1e-12)) ** 2
-            # What the correlations of all rows are off by is said of these.
-            size = np.minimum(relation_effect(real, synthetic), np.abs(synthetic - real - drift))
+            # What is off in all rows is said of these, unless it is far worse in the group.
+            beyond = np.abs(synthetic - real - drift)
+            size = np.where(beyond > np.abs(drift), np.minimum(relation_effect(real, synthetic), beyond), 0.0)
             effects = np.triu(clear(size, evidence, needed), 1)
             if effects.max() <= limit:
                 continue

@@ -1,5 +1,6 @@
 """What a verdict finds in the rows of a table: in columns, in pairs and groups, and in rules that columns keep."""
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -110,7 +111,8 @@ def check_groups(evaluation: Evaluation, rules: VerdictRules) -> Findings:
     yield from _more("more_unseen", len(rows.unseen), NAMED)
     undecided = rules.shares.level(_least_effect(evaluation, rules, _TENTH)) == ROUGH
     if rows.groups.comparisons and not undecided and not rows.unseen and not any(gaps.count for _, gaps in found):
-        yield graded("groups_match", CLOSE, {"comparisons": _comparisons(rows)})
+        numbers = {"comparisons": _comparisons(rows), "rows": _rows_to_tell(evaluation, rules)}
+        yield graded("groups_match", CLOSE, numbers)
 
 
 def check_rules(evaluation: Evaluation, rules: VerdictRules) -> Findings:
@@ -154,8 +156,14 @@ def _least_effect(evaluation: Evaluation, rules: VerdictRules, share: float) -> 
     """The smallest effect that a share of the rows can tell from chance, among all comparisons of groups."""
     data, rows = evaluation.data, evaluation.relations.rows
     comparisons = 1 if rows is None else _comparisons(rows)
-    real, synthetic = (max(share * count, 1) for count in (data.records, data.synthetic_records))
+    real, synthetic = (share * max(count, 1) for count in (data.records, data.synthetic_records))
     return least_effect(real, synthetic, needed_evidence(comparisons, rules.false_alarm))
+
+
+def _rows_to_tell(evaluation: Evaluation, rules: VerdictRules) -> int:
+    """How many real rows a group needs for a bad share to be told from chance, in steps of ten."""
+    alone = _least_effect(evaluation, rules, 1 / max(evaluation.data.records, 1))  # of a group of one real row
+    return 10 * math.ceil((alone / rules.shares.useful) ** 2 / 10)
 
 
 def _level(gap: ShareGap, rules: VerdictRules) -> int:

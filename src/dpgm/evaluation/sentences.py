@@ -4,6 +4,7 @@
 nothing reads them but people. Their parts are in `words.py`.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from dpgm.data.labels import OTHER
@@ -20,6 +21,7 @@ _HEADLINES = {
     COPIES: "The synthetic data holds copies of real records: do not publish it.",
 }
 _COUNTS = {"single_counts": "counts of a single {}", "pair_counts": "counts of two {}s together"}
+_PLAIN_NAME = re.compile(r"[^\W\d][\w./-]*")  # names that need no quotes in a constraint
 _MOST_TIMES = 999  # largest "times as accurate" that is printed
 _SIGN = 0.05  # smaller correlations have no sign worth mentioning
 _NEAR = 0.02  # correlations that differ by less are printed with four decimals
@@ -235,10 +237,9 @@ def _column_pairs(found: Finding) -> str:
 
 def _relation(found: Finding) -> str:
     real, synthetic = found.numbers["real"], found.numbers["synthetic"]
-    what = f"he rank correlation of {_pair(found)} is {synthetic:.2f} instead of {real:.2f}"
-    if abs(real - synthetic) < _NEAR:
-        what = f"he rank correlation of {_pair(found)} is {synthetic:.4f} instead of {real:.4f}"
-    what = f"T{what}"
+    digits = 4 if abs(real - synthetic) < _NEAR else 2
+    of = f"rank correlation (-1 to 1) of {_pair(found)}"
+    what = f"The {of} is {synthetic:.{digits}f} instead of {real:.{digits}f}"
     if found.kind == "relation_in_group":
         rows = int(found.numbers["rows"])
         what = f"Among {rows_with(_parts(found))} ({rows:,} real ones), t{what[1:]}"
@@ -246,7 +247,7 @@ def _relation(found: Finding) -> str:
         return (
             f"{what}: where one grows, the other {'grows' if synthetic > 0 else 'falls'} instead of the opposite."
         )
-    return f"{what} (0: no relation, 1 or -1: one always grows or falls with the other)."
+    return f"{what}."
 
 
 def _share(found: Finding) -> str:
@@ -295,7 +296,7 @@ def _medians(numbers: Mapping[str, float], cells: TraitPart) -> str:
 def _order(found: Finding) -> str:
     first, last = (str(one) for one in found.subject)
     dates = found.kind == "order_of_dates"
-    rule = f"`{first} <= {last}` under `constraints`"
+    rule = f"`{_quoted(first)} <= {_quoted(last)}` under `constraints`"
     if dates:
         rule = f"`after: {first}` in the line of {last}, or {rule},"
     return (
@@ -303,6 +304,11 @@ def _order(found: Finding) -> str:
         f" synthetic rows that have both, and {share_text(found.numbers['real'])} of the real ones; if their order is a"
         f" rule, state {rule} in the domain before the fit (docs/constraints.md)."
     )
+
+
+def _quoted(name: str) -> str:
+    """A column's name as constraints write it."""
+    return name if _PLAIN_NAME.fullmatch(name) else f'"{name}"'
 
 
 def _equation(found: Finding) -> str:
@@ -409,6 +415,7 @@ _SENTENCES: dict[str, Callable[[Finding], str]] = {
     ),
     "groups_match": lambda found: (
         "Within groups of rows, such as those with one value of a column, the other columns match the real data, too."
+        f" Groups of fewer than {int(found.numbers['rows']):,} rows are too small to show even 70 % instead of 30 %."
     ),
     "learning": lambda found: (
         f"A {found.subject[0]} trained on synthetic records predicts the label of"

@@ -5,6 +5,7 @@ The layout is in `report.html.j2`, the charts in `charts.html.j2`, the style in 
 
 import base64
 import math
+import re
 import struct
 import zlib
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+import markupsafe
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,6 +37,7 @@ from dpgm.report.relations import relations
 from dpgm.validation import counted
 
 _MOST_BARS = 24  # bars of the chart of record lengths
+_CODE = re.compile("`([^`]+)`")  # in a sentence: what a user may type
 _LISTED = 8  # sample records and frequent sets that are listed
 PAPER_NOTE = (
     "Random items, up to the length of the longest record. Nearly all of these counts are 0, so “always answer 0” "
@@ -63,6 +66,12 @@ def render_report(evaluation: Evaluation, *, certificate: Certificate | None = N
     return str(_template().render(sections, evaluation=evaluation, certificate=certificate, version=__version__))
 
 
+def _marked_up(text: str) -> markupsafe.Markup:
+    """A sentence without line breaks before percent signs, and with what stands between backticks as code."""
+    escaped = str(markupsafe.escape(text)).replace(" %", "\u00a0%")
+    return markupsafe.Markup(_CODE.sub(r"<code>\1</code>", escaped))
+
+
 @cache
 def _template() -> jinja2.Template:
     folder = resources.files("dpgm.report")
@@ -74,7 +83,7 @@ def _template() -> jinja2.Template:
         "share_text": share_text,
         "faults": lambda column: list(map(column_fault, column_faults(column))),
         "figures": column_figures,
-        "keep_percent": lambda text: text.replace(" %", "\u00a0%"),  # no line break before the sign
+        "keep_percent": _marked_up,
         "capitalize_first": lambda text: text[:1].upper() + text[1:],
         "share": lambda share: f"{100 * share:.3g} %",
         "thousands": lambda number: f"{number:,}",

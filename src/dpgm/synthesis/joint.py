@@ -84,6 +84,10 @@ def reading_together(
         return
     with all_or_none():
         files = located(path, options.member)
+        if any(file.address is not None for file in files):
+            raise UsageError(
+                f"{files[0]}: a server may give each process other rows; fit with one process, or export them."
+            )
         files += [] if options.labels is None else [locate(options.labels)]
         before = _marks(files)
     compared = {one.name: getattr(options, one.name) for one in fields(options) if one.name not in _NOT_COMPARED}

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from dpgm.data.domain_file import DomainLike, as_domain
+from dpgm.data.formats.connections import is_connection
 from dpgm.data.layouts import Source
 from dpgm.data.read.frames import FrameRecords, read_frame
 from dpgm.data.read.keywords import FileKeywords, ReadKeywords
@@ -132,8 +133,9 @@ class Synthesizer:
         """Plan, measure, train, refine; returns self with `generator_`, `certificate_`, `plan_` and `domain_`.
 
         Args:
-            data: records; a frame of pandas, polars or pyarrow; a matrix of 0 and 1 of numpy or scipy; or the path
-                of a file, or of a folder of Parquet files.
+            data: records; a frame of pandas, polars or pyarrow, or anything else that gives Arrow tables, such as a
+                relation of DuckDB; a matrix of 0 and 1 of numpy or scipy; the path of a file, or of a folder of Parquet
+                files; or the address of a database or a connection to one, with `table` or `query`.
             person: the column of a frame or file that identifies persons. With `item`, rows of a person are grouped
                 into one record; without, every row must be another person unless `rows_per_person` is given.
             item: the column of items: one item per row with `person`, a list of items per row without.
@@ -200,12 +202,12 @@ class Synthesizer:
             raise UsageError(f"`{min(own)}` is an argument of `Synthesizer(...)`, not of `fit`; give it there.")
         if isinstance(data, Records) and not reading and not any(named.values()):
             return FrameRecords(data, None)
-        if not isinstance(data, (str, os.PathLike)):
+        if not isinstance(data, (str, os.PathLike)) and not is_connection(data):
             if reading:
                 raise UsageError(
                     f"`{next(iter(reading))}` says how a file is read; for data in memory leave it out."
                 )
-            return read_frame(data, self.domain, **named)
+            return read_frame(data, self.domain, memory=self.memory, **named)
         if source is not None:
             raise UsageError("`source` describes records that were read earlier; for a file leave it out.")
         known = ReadKeywords.__annotations__

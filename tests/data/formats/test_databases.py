@@ -1,26 +1,38 @@
-"""SQLite and DuckDB: the release of the Parquet file bit for bit, types by the schema alone, and one sentence where
+"""SQLite, DuckDB and PostgreSQL: the release of the Parquet file bit for bit, types by the schema alone, and one sentence where
 anything is wrong."""
 
 import contextlib
+import datetime
 import sqlite3
+import warnings
 
+import adbc_driver_postgresql.dbapi as dbapi
 import duckdb
 import numpy as np
+import polars
+import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset
 import pytest
 
 import dpgm
-from database_data import DOMAIN, as_duckdb, as_parquet, as_sqlite, people
+from database_data import DOMAIN, as_duckdb, as_parquet, as_postgres, as_sqlite, people
 from dpgm.cli.app import load_commands, run
 from dpgm.data.formats.opening import locate
 from dpgm.data.kinds import column_of_type
+from dpgm.data.read.frames import read_frame
 from dpgm.data.read.options import ReadOptions
 from dpgm.data.read.readers import open_files
 from dpgm.data.values import TEXTS
 from dpgm.errors import InputError, UsageError
 from dpgm.evaluation.file_inputs import file_inputs
+from dpgm.evaluation.inputs import inputs_of
+from dpgm.mechanisms.randomness import SeededRandomness
+from dpgm.synthesis import joint
+from postgres_server import PASSWORD, postgres_server
 
 FILES = {"sqlite": as_sqlite, "duckdb": as_duckdb}
+KINDS = (*FILES, "postgresql")
 SECRET = "s3cretvalue"
 
 load_commands()
@@ -31,6 +43,24 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "people.yaml").write_text(DOMAIN)
     return tmp_path
+
+
+@pytest.fixture(scope="module")
+def server():
+    with postgres_server() as started:
+        yield started
+
+
+@pytest.fixture
+def stored(request, folder):
+    """Stores people in a database of a kind; returns its path or address."""
+
+    def store(kind, table):
+        if kind == "postgresql":
+            return as_postgres(table, request.getfixturevalue("server"))
+        return FILES[kind](table, folder)
+
+    return store
 
 
 def release(folder, *words):
@@ -56,24 +86,24 @@ def lists(records):
     return [sorted(one) for one in np.split(records.indices, records.indptr[1:-1])]
 
 
-@pytest.mark.parametrize("kind", FILES)
-def test_a_database_gives_the_release_of_the_parquet_file_bit_for_bit(folder, kind, fitted):
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_database_gives_the_release_of_the_parquet_file_bit_for_bit(folder, stored, kind, fitted):
     how, expected = fitted
-    assert release(folder, FILES[kind](people(), folder), *options_of(folder, how)) == expected
+    assert release(folder, stored(kind, people()), *options_of(folder, how)) == expected
 
 
-@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("options", [{}, {"table": "people"}, {"query": "select * from people"}])
-def test_a_table_gives_the_records_of_the_parquet_file(folder, kind, options):
+def test_a_table_gives_the_records_of_the_parquet_file(folder, stored, kind, options):
     table = people()
-    records = dpgm.read_records(FILES[kind](table, folder), domain="people.yaml", **options)
+    records = dpgm.read_records(stored(kind, table), domain="people.yaml", **options)
     assert records == dpgm.read_records(as_parquet(table, folder), domain="people.yaml")
 
 
-@pytest.mark.parametrize("kind", FILES)
-def test_a_query_gives_the_rows_and_columns_that_it_selects(folder, kind):
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_query_gives_the_rows_and_columns_that_it_selects(folder, stored, kind):
     table = people()
-    path = FILES[kind](table, folder)
+    path = stored(kind, table)
     records = dpgm.read_records(
         path, domain="people.yaml", query="select *, 5 as other from people where age >= 50;\n"
     )
@@ -83,10 +113,10 @@ def test_a_query_gives_the_rows_and_columns_that_it_selects(folder, kind):
     assert lists(records) == lists(read)
 
 
-@pytest.mark.parametrize("kind", FILES)
-def test_inspect_and_evaluate_read_it_alike(folder, kind):
+@pytest.mark.parametrize("kind", KINDS)
+def test_inspect_and_evaluate_read_it_alike(folder, stored, kind):
     table = people()
-    path, parquet = FILES[kind](table, folder), as_parquet(table, folder)
+    path, parquet = stored(kind, table), as_parquet(table, folder)
     assert dpgm.inspect_file(path).domain == dpgm.inspect_file(parquet).domain
     for domain in ("people.yaml", None):
         expected = file_inputs(parquet, parquet, ReadOptions(domain=domain))
@@ -103,11 +133,11 @@ def test_inspect_and_evaluate_read_it_alike(folder, kind):
             assert found.raw is not None
 
 
-@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("query", "said"),
     [
-        ("selec", "selec"),
+        ("selec", "cannot be run"),
         ("select nothing from people", "nothing"),
         ("select age from peple", "peple"),
         ("select age from people; drop table people", "cannot be run"),
@@ -115,13 +145,13 @@ def test_inspect_and_evaluate_read_it_alike(folder, kind):
         ("delete from people returning age", "cannot be run"),
     ],
 )
-def test_a_query_that_cannot_be_run_is_refused_and_changes_nothing(folder, kind, query, said):
-    path = FILES[kind](people(30), folder)
-    before = path.read_bytes()
+def test_a_query_that_cannot_be_run_is_refused_and_changes_nothing(folder, stored, kind, query, said):
+    path = stored(kind, people(30))
+    before = dpgm.read_records(path, domain="people.yaml")
     with pytest.raises(InputError, match=said) as refused:
         dpgm.read_records(path, domain="people.yaml", query=query)
     assert str(refused.value).count(". ") == 0
-    assert path.read_bytes() == before
+    assert dpgm.read_records(path, domain="people.yaml") == before
 
 
 @pytest.mark.parametrize("kind", FILES)
@@ -283,3 +313,300 @@ def test_a_variable_of_python_is_no_table(folder):
     with pytest.raises(InputError, match="given"):
         dpgm.read_records(path, domain="people.yaml", query="select * from given")
     assert given.num_rows == 5
+
+
+# -- PostgreSQL: a server, and credentials ------------------------------------------------------------------------
+
+
+def test_types_of_postgresql_are_read(folder, server):
+    with (
+        contextlib.closing(dbapi.connect(server.url_with_password)) as connection,
+        contextlib.closing(connection.cursor()) as cursor,
+    ):
+        cursor.execute("DROP TABLE IF EXISTS odd")
+        cursor.execute("DROP TYPE IF EXISTS size")
+        cursor.execute("CREATE TYPE size AS ENUM ('small', 'large')")
+        cursor.execute(
+            "CREATE TABLE odd (size size, code char(4), price money, items text[], id uuid, doses numeric[], sizes size[],"
+            " place inet, told json, at timestamptz)"
+        )
+        cursor.execute(
+            "INSERT INTO odd VALUES ('small', 'a', 2.25, '{milk,bread}', gen_random_uuid(), '{0.5,2}', '{small}', '::1',"
+            " '{}', '2020-01-01 00:00+02')"
+        )
+        connection.commit()
+    stream = open_files([locate(server.url_with_password)], ReadOptions(table="odd"))
+    (chunk,) = stream.read(dict.fromkeys(stream.names, TEXTS))
+    (row,) = chunk.table.to_pylist()
+    assert len(row.pop("id")) == 36
+    assert row == {
+        "size": "small",
+        "code": "a",
+        "price": 2.25,
+        "items": ["milk", "bread"],
+        "doses": [0.5, 2.0],
+        "sizes": ["small"],
+        "place": "::1/128",
+        "told": "{}",
+        "at": datetime.datetime(2019, 12, 31, 22, tzinfo=datetime.UTC),
+    }
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "with added as (insert into people (age) values (1) returning age) select * from added",
+        "select set_config('transaction_read_only', 'off', true) as off, age from people",
+        "select nextval('numbers') as next",
+    ],
+)
+def test_a_transaction_may_only_read(folder, server, query):
+    url = as_postgres(people(30), server)
+    with contextlib.closing(dbapi.connect(url)) as connection, contextlib.closing(connection.cursor()) as cursor:
+        cursor.execute("CREATE SEQUENCE IF NOT EXISTS numbers")
+        connection.commit()
+    with pytest.raises(InputError, match="the query"):
+        dpgm.read_records(url, discover=True, query=query)
+    assert len(dpgm.read_records(url, domain="people.yaml", table="people")) == 30
+
+
+def test_whoever_may_connect_is_found_in_the_environment_and_in_pgpass(folder, server, monkeypatch):
+    as_postgres(people(30), server)
+    how = {"domain": "people.yaml", "table": "people"}
+    monkeypatch.setenv("PGPASSFILE", str(folder / "none"))
+    with pytest.raises(InputError, match=r"refuses the user name or password; give it in PGPASSWORD or ~/\.pgpass"):
+        dpgm.read_records(server.url, **how)
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    assert len(dpgm.read_records(server.url, **how)) == 30
+    monkeypatch.delenv("PGPASSWORD")
+    (folder / "pgpass").write_text(f"*:*:*:*:{PASSWORD}\n")
+    (folder / "pgpass").chmod(0o600)
+    monkeypatch.setenv("PGPASSFILE", str(folder / "pgpass"))
+    assert len(dpgm.read_records(server.url, **how)) == 30
+
+
+FAULTS = {
+    "wrong password": ("select * from people", "wr0ng-", "refuses the user name or password"),
+    "no such database": ("select * from people", "/nowhere?", "no such database"),
+    "dropped connection": (
+        "select *, case when number > 250 then pg_terminate_backend(pg_backend_pid()) end from"
+        " (select *, row_number() over () as number from people) as numbered",
+        "",
+        "the connection was lost",
+    ),
+    "a row breaks the schema": (
+        "select age, cast(sex as integer) as sex, income, day, seen, insured from people",
+        "",
+        "fails at a row",
+    ),
+    "a row breaks the domain": (
+        "select 'NaN'::float8 as age, sex, income, day, seen, insured from people",
+        "",
+        "row 1, column 'age'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_one_sentence_without_credentials_and_spends_nothing(folder, server, name, capsys):
+    query, change, said = FAULTS[name]
+    url = as_postgres(people(300), server)
+    url = url.replace("/people?", change) if "/" in change else url.replace("curator:", f"curator:{change}")
+    assert run(["ledger", "create", "l.ledger", "--epsilon", "5", "--delta", "1e-5"]) == 0
+    before = (folder / "l.ledger").read_bytes()
+    capsys.readouterr()
+    words = ["--domain", "people.yaml", "--epsilon", "1", "--ledger", "l.ledger", "--out", "release"]
+    assert run(["--debug", "fit", url, "--query", query, *words]) == 2
+    shown = "".join(capsys.readouterr())
+    lines = [line for line in shown.splitlines() if line.startswith("dpgm: error")]
+    assert len(lines) == 1
+    assert said in lines[0]
+    assert lines[0].count(". ") == 0
+    assert leaks(shown) == []
+    assert (folder / "l.ledger").read_bytes() == before
+    assert not (folder / "release").exists()
+
+
+def leaks(text):
+    """The lines that hold a credential."""
+    return [line for line in text.splitlines() if "mark5er" in line or PASSWORD in line]
+
+
+def test_no_file_and_no_output_holds_a_credential(folder, server, capsys):
+    url = as_postgres(people(), server)
+    plan = ["plan", "--domain", "people.yaml", "--records", "400", "--epsilon", "1", "--out", "plan.json"]
+    read = [url, "--table", "people", "--domain", "people.yaml"]
+    for words in (
+        plan,
+        ["inspect", url, "--table", "people", "--draft-domain", "draft.yaml"],
+        ["fit", *read, "--epsilon", "1", "--out", "release", "--checkpoint", "kept", "--events", "events.jsonl"],
+        ["sample", "release", "--records", "50", "--out", "sample.csv"],
+        ["evaluate", *read, "sample.csv", "--release", "release", "--out", "report.html", "--json", "report.json"],
+        ["evaluate", "sample.csv", f"{url}::people", "--domain", "people.yaml", "--out", "other.html"],
+        ["keys", "create", "curator", "--seal"],
+        ["measure", *read, "--plan", "plan.json", "--part", "1/2", "--key", "curator.pub", "--out", "1.sums"],
+        ["explain", "release"],
+        ["describe", "release", "--form", "croissant", "--data", "sample.csv", "--out", "c.json"],
+    ):
+        assert run(words) == 0, words[0]
+    for words in (
+        ["fit", "release", url],
+        ["fit", url, url],
+        ["fit", url.replace("@", "#@"), "--epsilon", "1", "--out", "r"],
+        [
+            "fit",
+            url,
+            "--domain",
+            "people.yaml",
+            "--epsilon",
+            "1",
+            "--table",
+            "people",
+            "--memory",
+            "300MB",
+            "--out",
+            "r",
+        ],
+        ["fit", *read, "--epsilon", "1", "--out", "r", "--shape", "long"],
+        ["verify", url],
+        ["fit", url, "--member", "nothing", "--discover", "--epsilon", "1", "--out", "r2"],
+    ):
+        run(["--debug", *words])
+    assert leaks("".join(capsys.readouterr())) == []
+    written = [path for path in folder.rglob("*") if path.is_file()]
+    assert len(written) > 15
+    for path in written:
+        assert leaks(path.read_bytes().decode("latin-1")) == [], path
+
+
+def test_several_processes_do_not_read_a_server(folder, server, monkeypatch):
+    url = as_postgres(people(30), server)
+    monkeypatch.setattr(joint.parallel, "is_parallel", lambda: True)
+    monkeypatch.setattr(joint, "all_or_none", contextlib.nullcontext)
+    with pytest.raises(UsageError, match="other rows"), joint.reading_together(url, ReadOptions(), {}):
+        pass
+
+
+# -- connections and Arrow streams --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def connected(stored):
+    """Connects to people in a database of a kind."""
+    with contextlib.ExitStack() as stack:
+
+        def connect(kind, table):
+            connects = {"sqlite": sqlite3.connect, "duckdb": duckdb.connect, "postgresql": dbapi.connect}
+            return stack.enter_context(contextlib.closing(connects[kind](str(stored(kind, table)))))
+
+        yield connect
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_connection_is_read_like_the_database_and_stays_open(folder, connected, kind):
+    table = people()
+    expected = dpgm.read_records(as_parquet(table, folder), domain="people.yaml")
+    connection = connected(kind, table)
+    for _ in range(2):
+        assert dpgm.read_records(connection, domain="people.yaml", query="select * from people") == expected
+    assert dpgm.inspect_file(connection, table="people").records == 400
+    assert dpgm.read_source(connection, table="people", discover=True)[0].domain.origin == "judged"
+    fits = [
+        dpgm.Synthesizer(1, domain="people.yaml", randomness=SeededRandomness(1)).fit(data, **how)
+        for data, how in ((connection, {"query": "select * from people"}), (folder / "people.parquet", {}))
+    ]
+    assert fits[0].sample(50, seed=1) == fits[1].sample(50, seed=1)
+    with pytest.raises(InputError, match="cannot be run"):
+        dpgm.read_records(connection, query="select nothing from people", discover=True)
+
+
+def test_a_connection_that_was_told_how_to_give_rows_gives_the_same(folder, connected):
+    table = people()
+    path = as_sqlite(table, folder)
+    expected = dpgm.read_records(path, domain="people.yaml")
+    with contextlib.closing(sqlite3.connect(path, detect_types=sqlite3.PARSE_DECLTYPES)) as connection:
+        connection.row_factory = sqlite3.Row
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of the converters, in newer versions of Python
+            assert dpgm.read_records(connection, domain="people.yaml") == expected
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("create table t (age integer)")
+        connection.execute("insert into t values (5), (95)")
+        domain = {"fields": [{"name": "age", "kind": "numeric", "low": 0, "high": 100, "bins": 10}]}
+        assert lists(dpgm.read_records(connection, domain=domain)) == [[0], [9]]
+
+
+def test_a_connection_of_another_kind_gets_a_sentence_that_helps():
+    class Connection:
+        pass
+
+    Connection.__module__ = "sqlalchemy.engine.base"
+    for read in (dpgm.read_records, dpgm.Synthesizer(1).fit, dpgm.inspect_file):
+        with pytest.raises(UsageError, match=r"give the address.*pandas\.read_sql"):
+            read(Connection())
+
+
+class ArrowStream:
+    """What libraries such as Ibis give: an object that has nothing but an Arrow stream."""
+
+    def __init__(self, table):
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+def arrow_streams(table, folder):
+    relation = duckdb.connect(str(as_duckdb(table, folder))).sql("select * from people")
+    dataset = pyarrow.dataset.dataset(as_parquet(table, folder))
+    return {
+        "duckdb relation": lambda: relation,
+        "polars lazy frame": lambda: polars.from_arrow(table).lazy(),
+        "pyarrow dataset": lambda: dataset,
+        "pyarrow scanner": lambda: dataset.scanner(batch_size=37),
+        "pyarrow reader": lambda: table.to_reader(37),
+        "arrow stream": lambda: ArrowStream(table),
+        "arrow stream with categories": lambda: ArrowStream(
+            table.set_column(1, "sex", table.column("sex").dictionary_encode())
+        ),
+    }
+
+
+def test_whatever_gives_an_arrow_stream_is_read_as_the_table(folder):
+    table = people()
+    expected = read_frame(table, "people.yaml").records
+    found = read_frame(table, discover=True).records.domain
+    for name, given in arrow_streams(table, folder).items():
+        assert read_frame(given(), "people.yaml").records == expected, name
+        assert dpgm.as_records(given(), "people.yaml") == expected, name
+        assert read_frame(given(), discover=True).records.domain == found, name
+        assert dpgm.Domain.draft(given()) == dpgm.Domain.draft(table), name
+    fits = [
+        dpgm.Synthesizer(1, domain="people.yaml", randomness=SeededRandomness(1)).fit(data)
+        for data in (table, ArrowStream(table))
+    ]
+    assert fits[0].sample(50, seed=1) == fits[1].sample(50, seed=1)
+    for domain in ("people.yaml", None):
+        compared, plain = (
+            inputs_of(table.to_reader(37), table, domain=domain),
+            inputs_of(table, table, domain=domain),
+        )
+        assert (compared.real, compared.synthetic) == (plain.real, plain.synthetic)
+
+
+def test_a_stream_that_breaks_off_is_one_sentence(folder):
+    def batches():
+        yield from people(30).to_batches()
+        raise ValueError(SECRET)
+
+    schema = people(30).schema
+    with pytest.raises(InputError, match="cannot be read to its end") as refused:
+        read_frame(pa.RecordBatchReader.from_batches(schema, batches()), "people.yaml")
+    assert SECRET not in str(refused.value)
+
+
+def test_row_numbers_of_a_stream_go_on_from_batch_to_batch():
+    table = pa.table({"age": [5.0] * 40 + [float("nan")]})
+    domain = {"fields": [{"name": "age", "kind": "numeric", "low": 0, "high": 100, "bins": 10}]}
+    with pytest.raises(InputError, match="row 41, column 'age'"):
+        read_frame(table.to_reader(7), domain)

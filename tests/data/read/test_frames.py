@@ -398,8 +398,9 @@ def test_drafts_and_discovery_agree_on_identifiers_by_name():
 def test_a_database_gets_a_sentence_that_helps(tmp_path):
     connection = sqlite3.connect(tmp_path / "visits.db")
     people = pd.DataFrame({"age": [1, 2]})
+    with pytest.raises(UsageError, match="the database: holds no table"):
+        dpgm.Synthesizer(epsilon=1.0).fit(connection, discover=True)
     for attempt in (
-        lambda: dpgm.Synthesizer(epsilon=1.0).fit(connection, discover=True),
         lambda: dpgm.Domain.draft(connection),
         lambda: dpgm.as_records(connection),
         lambda: dpgm.evaluate(connection, people),

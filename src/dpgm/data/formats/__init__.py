@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from dpgm.data.domain import Domain
 from dpgm.data.formats.base import NEEDS, Format, Guess
+from dpgm.data.formats.connections import is_connection, of_connection
 from dpgm.data.formats.delimited import Delimited
 from dpgm.data.formats.duck_db import DuckDb
 from dpgm.data.formats.excel import Workbook
@@ -22,6 +23,7 @@ from dpgm.data.formats.matrices import Npy, Npz
 from dpgm.data.formats.opening import Input, listing, locate
 from dpgm.data.formats.parquet import Parquet
 from dpgm.data.formats.pictures import PictureFolder
+from dpgm.data.formats.postgres import Postgres
 from dpgm.data.formats.sqlite import Sqlite
 from dpgm.errors import InputError, UsageError
 from dpgm.validation import near
@@ -58,6 +60,7 @@ FORMATS: tuple[Format, ...] = (
     PictureFolder("png", (), (".png",)),
     Sqlite("sqlite", (".sqlite",), (".sqlite3", ".db", ".db3"), "application/vnd.sqlite3"),
     DuckDb("duckdb", (".duckdb",)),
+    Postgres("postgresql", ()),
 )
 _ANYTHING_ELSE = "csv"  # what data without a name are that begin like no other format
 _TEXT_FILE = (
@@ -111,12 +114,12 @@ def media_type_of(path: str | os.PathLike[str]) -> str:
 
 def format_of(source: Input, options: "ReadOptions") -> Format:
     """The format of a file or folder to read: as stated, otherwise by its name."""
-    if source.path.is_dir():
+    if source.format is None and source.path.is_dir():
         found = next((one for one in FORMATS if one.holds(source.path)), None)
         if found is None:
             raise InputError(f"{source}: is a folder; name a file in it.")
         return found
-    named = by_ending(source.name, options.format)
+    named = by_ending(source.name, source.format or options.format)
     if named is None:
         raise _unknown(source)
     if source.sheet is not None and "sheets" not in named.format.has:
@@ -185,6 +188,8 @@ def refuse_options(format: Format, source: Input, options: "ReadOptions") -> Non
 
 def parts_of(path: "Paths | Sequence[Paths]") -> "list[Paths]":
     """The files of a data set: those given, or the files of one format in a folder in the order of their names."""
+    if is_connection(path):
+        return [of_connection(path)]
     if not isinstance(path, (str, os.PathLike)):
         return list(path)
     folder = Path(path)

@@ -34,8 +34,8 @@ class OpenDatabase(Protocol):
         """The tables and views by name, and what a query calls each."""
         ...
 
-    def schema(self, query: str) -> pa.Schema:
-        """Names and types of the columns of a query; no row is read."""
+    def described(self, query: str) -> tuple[str, pa.Schema]:
+        """The query, as it is read, and names and types of its columns; no row is read."""
         ...
 
     def batches(self, query: str, schema: pa.Schema, row: str) -> Iterator[pa.Table]:
@@ -55,8 +55,7 @@ class Database(Typed):
     def stream(self, source: Input, options: "ReadOptions", draft: Guess | None = None) -> RowStream:
         """The rows of the table or query."""
         with self.session(source) as session:
-            query = _query(session, source, options)
-            schema = session.schema(query)
+            query, schema = session.described(_query(session, source, options))
         if len(set(schema.names)) < len(schema):
             raise InputError(f"{source}: two columns of the query have the same name; give each its own with AS.")
 
@@ -72,7 +71,9 @@ class Database(Typed):
                     yield Chunk(_decoded(table), place)
                     start += table.num_rows
 
-        return with_members(RowStream(str(source), schema, rows, typed=True, noun="table or query"))
+        # Whoever opened a connection may have tables whose types were taken from the rows of a file.
+        inferred = source.connection is not None
+        return with_members(RowStream(str(source), schema, rows, True, noun="table or query", inferred=inferred))
 
 
 def _query(session: OpenDatabase, source: Input, options: "ReadOptions") -> str:

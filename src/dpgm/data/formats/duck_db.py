@@ -27,16 +27,20 @@ class DuckDb(Database):
         return head[8:12] == b"DUCK"
 
     @contextmanager
-    def session(self, source: Input) -> Iterator["DuckDbSession"]:
+    def session(self, source: Input) -> Iterator["OpenDuckDb"]:
         """Opens the file for reading alone."""
         duckdb = driver("duckdb", source, "a DuckDB database")
+        if source.connection is not None:
+            with faults(source, duckdb.Error, _why):
+                yield OpenDuckDb(source.connection)
+            return
         with faults(source, duckdb.Error, _unreadable):
             connection = duckdb.connect(str(source.path), read_only=True, config=_CLOSED)
         with faults(source, duckdb.Error, _why), closing(connection):
-            yield DuckDbSession(connection)
+            yield OpenDuckDb(connection)
 
 
-class DuckDbSession:
+class OpenDuckDb:
     """An open DuckDB database."""
 
     def __init__(self, connection: Any) -> None:
@@ -53,10 +57,9 @@ class DuckDbSession:
             for schema, name in found
         }
 
-    def schema(self, query: str) -> pa.Schema:
+    def described(self, query: str) -> tuple[str, pa.Schema]:
         """Names and types."""
-        schema: pa.Schema = self._connection.sql(f"SELECT * FROM ({query}\n) LIMIT 0").to_arrow_reader(1).schema
-        return schema
+        return query, self._connection.sql(f"SELECT * FROM ({query}\n) LIMIT 0").to_arrow_reader(1).schema
 
     def batches(self, query: str, schema: pa.Schema, row: str) -> Iterator[pa.Table]:
         """The rows, as DuckDB streams them."""

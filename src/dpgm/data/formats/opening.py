@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from dpgm.errors import InputError, ResourceError
+from dpgm.data.urls import is_url, path_of, scheme_of, server_of, split_table, without_credentials
+from dpgm.errors import InputError, ResourceError, UsageError
 
 # Text compresses about ten times; a large file that compresses more than this is taken for a decompression bomb. The
 # ratio is that of the bytes read so far, not of the whole file, so that a bomb is stopped early however large it is.
@@ -36,7 +37,8 @@ class Input:
     """A file or folder to read: its path, and the member of a zip archive or the sheet of another file, if named.
 
     Data from a pipe are a temporary `copy`, which lives as long as this value; `label` is its name in messages, and the
-    ending of `alias` says its format, if known.
+    ending of `alias` says its format, if known. The `format` is stated where an address says it. The `address` of a
+    server may hold a password and is never shown. Of a `connection` that somebody opened, the rows are read through it.
     """
 
     path: Path
@@ -45,6 +47,9 @@ class Input:
     label: str | None = None
     alias: str | None = None
     copy: Any = field(default=None, repr=False, compare=False)
+    format: str | None = None
+    address: str | None = field(default=None, repr=False)
+    connection: Any = field(default=None, repr=False)
 
     def __fspath__(self) -> str:
         return str(self.path)
@@ -139,6 +144,8 @@ def locate(path: str | os.PathLike[str], member: str | None = None) -> Input:
     if isinstance(path, Input):
         return path
     text = os.fspath(path)
+    if is_url(text) and not os.path.exists(text):
+        return _at_url(text, member)
     if os.path.isdir(text):
         return Input(Path(text))
     if member is None and "::" in text and not os.path.exists(text):
@@ -146,6 +153,17 @@ def locate(path: str | os.PathLike[str], member: str | None = None) -> Input:
     file = Path(text)
     check_regular(file)
     return Input(file, _choose_member(file, member)) if is_zip(file) else Input(file, sheet=member)
+
+
+def _at_url(url: str, member: str | None) -> Input:
+    """The file or database at an address; `address::name` names a table as well."""
+    url, table = split_table(url) if member is None else (url, member)
+    if (path := path_of(url)) is not None:
+        check_regular(Path(path))
+        return Input(Path(path), sheet=table, format=scheme_of(url))
+    if (label := server_of(url)) is not None:
+        return Input(Path(label), sheet=table, label=label, format="postgresql", address=url)
+    raise UsageError(f"{without_credentials(url)}: files at such addresses are not read; copy it here first.")
 
 
 def is_zip(path: Path) -> bool:

@@ -48,8 +48,12 @@ def _truth(value: Any) -> bool:
     return bool(value)
 
 
+def _day(value: Any) -> datetime.date:
+    return value if type(value) is datetime.date else datetime.date.fromisoformat(value)
+
+
 def _moment(value: Any) -> datetime.datetime:
-    moment = datetime.datetime.fromisoformat(value)
+    moment = value if isinstance(value, datetime.datetime) else datetime.datetime.fromisoformat(value)
     return moment if moment.tzinfo is None else moment.astimezone(datetime.UTC).replace(tzinfo=None)
 
 
@@ -64,7 +68,7 @@ _READERS: tuple[tuple[str, pa.DataType, Callable[[Any], Any]], ...] = (
     ("BOOL", pa.bool_(), _truth),
     ("DATETIME", pa.timestamp("us"), _moment),
     ("TIMESTAMP", pa.timestamp("us"), _moment),
-    ("DATE", pa.date32(), lambda value: datetime.date.fromisoformat(value)),
+    ("DATE", pa.date32(), _day),
     ("INT", pa.int64(), _whole),
     ("CHAR", pa.string(), _text),
     ("CLOB", pa.string(), _text),
@@ -98,15 +102,18 @@ class Sqlite(Database):
         return head.startswith(b"SQLite format 3\0")
 
     @contextmanager
-    def session(self, source: Input) -> Iterator["SqliteSession"]:
+    def session(self, source: Input) -> Iterator["OpenSqlite"]:
         """Opens the file for reading alone."""
         with faults(source, sqlite3.Error, _why):
+            if source.connection is not None:
+                yield OpenSqlite(source.connection)
+                return
             address = f"{source.path.absolute().as_uri()}?mode=ro"
             with closing(sqlite3.connect(address, uri=True)) as connection:
-                yield SqliteSession(connection)
+                yield OpenSqlite(connection)
 
 
-class SqliteSession:
+class OpenSqlite:
     """An open SQLite database."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -114,29 +121,36 @@ class SqliteSession:
 
     def tables(self) -> Mapping[str, str]:
         """Tables and views."""
-        found = self._connection.execute(
+        found = self._plain_cursor().execute(
             "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite~_%' ESCAPE '~'"
             " ORDER BY name"
         )
         return {name: quoted(name) for (name,) in found}
 
+    def _plain_cursor(self) -> sqlite3.Cursor:
+        """A cursor whose rows are tuples, whatever the connection was told."""
+        cursor = self._connection.cursor()
+        cursor.row_factory = None
+        return cursor
+
     def _declared(self, query: str) -> list[tuple[str, str]]:
         """Names and declared types of the columns of a query, which SQLite tells of views alone."""
         self._connection.execute(f"CREATE TEMP VIEW {_VIEW} AS SELECT * FROM ({query}\n)")
         try:
-            found = self._connection.execute(f"PRAGMA temp.table_info({_VIEW})").fetchall()
+            found = self._plain_cursor().execute(f"PRAGMA temp.table_info({_VIEW})").fetchall()
         finally:
             self._connection.execute(f"DROP VIEW temp.{_VIEW}")
         return [(name, declared) for _, name, declared, *_ in found]
 
-    def schema(self, query: str) -> pa.Schema:
+    def described(self, query: str) -> tuple[str, pa.Schema]:
         """Names, and types by the declared ones."""
-        return pa.schema([(name, _reader(declared)[0]) for name, declared in self._declared(query)])
+        return query, pa.schema([(name, _reader(declared)[0]) for name, declared in self._declared(query)])
 
     def batches(self, query: str, schema: pa.Schema, row: str) -> Iterator[pa.Table]:
         """The rows, value by value."""
         declared = [kind for _, kind in self._declared(query)]
-        cursor, start = self._connection.execute(query), 0
+        cursor, start = self._plain_cursor(), 0
+        cursor.execute(query)
         while rows := cursor.fetchmany(ROWS_AT_ONCE):
             place = numbered(row, range(start + 1, start + 1 + len(rows)))
             columns = [

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from dpgm.data.domain import Domain
 from dpgm.data.domain_file import DomainLike, as_domain
+from dpgm.data.formats.connections import is_connection
 from dpgm.data.formats.matrices import matrix_stream
 from dpgm.data.layouts import Layout, Shape, Source
 from dpgm.data.nested import with_members
@@ -28,7 +29,6 @@ from dpgm.data.values import numbered
 from dpgm.errors import InputError, UsageError
 
 _FRAMES = ("pandas", "polars", "pyarrow")
-_DATABASES = ("sqlite3", "sqlalchemy")
 _CHUNK = 65_536  # rows
 # Dtypes that pandas and polars may have inferred from the values; one with a named time zone is taken as stated.
 _INFERRED_DTYPE = {
@@ -88,6 +88,7 @@ def read_frame(
     persons: object = None,
     rows_per_person: int | None = None,
     discover: bool = False,
+    memory: str | int | None = None,
 ) -> FrameRecords:
     """Records of a frame or a matrix, and how they were read.
 
@@ -101,8 +102,9 @@ def read_frame(
         persons: a frame with the attributes of persons, one row each, if the other frame has their events only.
         rows_per_person: keep at most this many rows per person, chosen at random in secret, instead of one.
         discover: find privately what the domain does not state; names and types of a frame's columns are public.
+        memory: a limit on the memory of the process; rows beyond their share are kept on the disk.
     """
-    domain, data = as_domain(domain), checked_frame(data)
+    domain, data = as_domain(domain), batches_of(data)
     if not is_frame(data):
         stated = (person, item, time, period, persons, rows_per_person)
         if discover or any(one is not None for one in stated):
@@ -122,6 +124,7 @@ def read_frame(
         period=period,
         rows_per_person=rows_per_person,
         discover=discover,
+        memory=memory,
     )
     if persons is not None:
         if not options.reads_events:
@@ -213,22 +216,34 @@ def package_of(data: object) -> str:
 
 
 def is_frame(data: object) -> bool:
-    """Whether this is a table of pandas, polars or pyarrow."""
-    return package_of(data) in _FRAMES and (hasattr(data, "columns") or hasattr(data, "column_names"))
+    """Whether this is a table of pandas, polars or pyarrow, or Arrow batches to be read once."""
+    has_columns = hasattr(data, "columns") or hasattr(data, "column_names")
+    return isinstance(data, pa.RecordBatchReader) or (package_of(data) in _FRAMES and has_columns)
 
 
 def checked_frame(data: object) -> Any:
-    """A frame ready to be read: a lazy frame is collected, a record batch made a table, a single column refused."""
+    """A frame ready to be read: Arrow batches become a table, a lazy frame is collected, a single column refused."""
+    data = batches_of(data)
+    return data.read_all() if isinstance(data, pa.RecordBatchReader) else data
+
+
+def batches_of(data: Any) -> Any:
+    """The same, but that Arrow batches of whatever gives them may be read once, one by one."""
     package, kind = package_of(data), type(data).__name__
     if package == "polars" and kind == "LazyFrame":
-        return data.collect()  # type: ignore[attr-defined]
-    if package in _DATABASES:
+        return data.collect()
+    if is_connection(data):
         raise UsageError(
-            "a connection to a database is no frame; read a table from it and give that, such as"
+            "a connection to a database is no frame; fit it as it is, with `table` or `query`, or read rows from it:"
             " `pandas.read_sql('SELECT * FROM visits', connection)`."
         )
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
+    if package == "pyarrow" and hasattr(data, "to_batches") and not hasattr(data, "column_names"):
+        scanner = data.scanner() if hasattr(data, "scanner") else data
+        return scanner.to_reader()
+    if package not in _FRAMES and hasattr(data, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(data)
     if (package in ("pandas", "polars") and kind == "Series") or isinstance(data, (pa.Array, pa.ChunkedArray)):
         raise UsageError("one column is not a frame; give a frame of one column, such as `df[['age']]`.")
     return data
@@ -236,6 +251,8 @@ def checked_frame(data: object) -> Any:
 
 def column_names(data: Any) -> list[str]:
     """The names of a frame's columns, as texts."""
+    if isinstance(data, pa.RecordBatchReader):
+        return list(data.schema.names)
     return [str(name) for name in (data.column_names if hasattr(data, "column_names") else data.columns)]
 
 
@@ -250,6 +267,8 @@ def without_column(data: Any, name: str) -> Any:
 
 def frame_schema(data: Any) -> pa.Schema:
     """Names and types of a frame's columns by its dtypes; Python objects and categories are texts."""
+    if isinstance(data, pa.RecordBatchReader):
+        return data.schema
     if package_of(data) != "pandas":
         return arrow_table(data.head(0) if package_of(data) == "polars" else data).schema
     return pa.schema([(str(name), type_of(data.iloc[:, at])) for at, name in enumerate(data.columns)])
@@ -263,7 +282,7 @@ def _dtypes(data: Any) -> Dtypes:
     docs/frames.md.
     """
     package = package_of(data)
-    if package == "pyarrow":
+    if package not in _INFERRED_DTYPE:
         return ()
     return tuple(
         (name, _stated_dtype(dtype, package)) for name, dtype in zip(column_names(data), data.dtypes, strict=True)
@@ -300,22 +319,46 @@ def frame_stream(data: Any) -> RowStream:
         if count > 1:
             raise InputError(f"two columns of the frame are named {name!r}; names must differ.")
 
-    def rows(readers: Readers) -> Iterator[Chunk]:
-        names = [name for name in readers if name in known]
-        if package_of(data) == "pandas":
-            table = pa.table(
+    def tables(readers: Readers, names: list[str]) -> Iterator[pa.Table]:
+        if isinstance(data, pa.RecordBatchReader):
+            for batch in _batches(data):
+                yield pa.Table.from_batches([batch]).select(names)
+        elif package_of(data) == "pandas":
+            yield pa.table(
                 {name: converted(data.iloc[:, known.index(name)], name, readers[name]) for name in names}
             )
         else:
-            table = arrow_table(data, names)
-        table = pa.table({name: _decoded(table.column(name)) for name in names})
-        numbers = range(1, table.num_rows + 2)
-        for start in range(0, table.num_rows, _CHUNK):
-            yield Chunk(table.slice(start, _CHUNK), numbered("row", numbers[start:]))
+            yield arrow_table(data, names)
+
+    def rows(readers: Readers) -> Iterator[Chunk]:
+        names = [name for name in readers if name in known]
+        first = 1
+        for table in tables(readers, names):
+            table = pa.table({name: _decoded(table.column(name)) for name in names})
+            for start in range(0, table.num_rows, _CHUNK):
+                piece = table.slice(start, _CHUNK)
+                numbers = range(first + start, first + start + piece.num_rows + 1)
+                yield Chunk(piece, numbered("row", numbers))
+            first += table.num_rows
 
     return with_members(RowStream("the frame", frame_schema(data), rows, typed=True, noun="frame"))
 
 
+def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """The batches; the words of whoever gives them might repeat a value."""
+    while True:
+        try:
+            yield reader.read_next_batch()
+        except StopIteration:
+            return
+        except (pa.ArrowException, OSError, ValueError):
+            raise InputError(
+                "the frame cannot be read to its end; check the query that gives it, and give a new one."
+            ) from None
+
+
 def _decoded(column: Any) -> Any:
-    """A column with its categories decoded."""
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+    """A column with its categories decoded, and its texts as Arrow has them elsewhere."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    return column.cast(pa.string()) if pa.types.is_string_view(column.type) else column

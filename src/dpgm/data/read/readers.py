@@ -130,6 +130,7 @@ def with_schema_domain(stream: RowStream, options: ReadOptions) -> ReadOptions:
     if options.stated_shape in ("basket", "long") or only_lists or set(stream.names) <= set(stream.booleans):
         return options
     domain = domain_of_schema(stream.schema, person=options.person)
+    domain = replace(domain, origin="judged") if stream.inferred else domain
     return replace(options, domain=domain, shape="wide", discover=False)
 
 

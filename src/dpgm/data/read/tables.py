@@ -75,9 +75,10 @@ def _table(
         is_header = stream.certain or 2 * len(absent) <= len(domain.fields)  # no record holds half of the names
         meant = near(absent[0], stream.names) if is_header else ""
         listed = f"{meant}; the columns are {stream.listed()}" if stream.certain else meant
+        no_header = "" if stream.typed else ", or say that the file has no header with `header=False`"
         raise InputError(
             f"{stream.name}: the domain names the column {absent[0]!r}, which the {stream.noun} does not have{listed};"
-            f" correct the domain or the {stream.noun}, or say that the file has no header with `header=False`."
+            f" correct the domain or the {stream.noun}{no_header}."
         )
     encoder = TableEncoder(
         domain,
