@@ -119,7 +119,7 @@ def comparison(frame: pd.DataFrame, domain: dpgm.Domain, column: str, draws: Any
     """A random condition on one column, and the rows that meet it."""
     field, values = domain.field(column), frame[column]
     if field.has_labels:
-        labels = [str(label) for label in field.labels]
+        labels = [str(label) for label in field.labels] or sorted(values.dropna().astype(str).unique())
         most = max(2, len(labels) // 2)
         chosen = draws.choice(labels, min(len(labels), int(draws.integers(1, most))), replace=False).tolist()
         listed = ", ".join(f"'{one}'" for one in chosen)
