@@ -307,6 +307,14 @@ def test_a_query_of_duckdb_reads_no_other_file(folder):
             dpgm.read_records(path, domain="people.yaml", query=query)
 
 
+def test_a_file_that_this_program_has_open_is_read_through_that_connection(folder):
+    path = as_duckdb(people(30), folder)
+    with contextlib.closing(duckdb.connect(str(path))) as connection:
+        with pytest.raises(InputError, match="give that connection"):
+            dpgm.read_records(path, domain="people.yaml")
+        assert len(dpgm.read_records(connection, domain="people.yaml")) == 30
+
+
 def test_a_variable_of_python_is_no_table(folder):
     path = as_duckdb(people(30), folder)
     given = people(5)

@@ -70,6 +70,8 @@ class OpenDuckDb:
 def _unreadable(error: Exception) -> str:
     if "Could not set lock" in str(error):
         return "somebody else is writing to it; run again when they are done."
+    if "different configuration" in str(error):
+        return "is open in this program already; give that connection instead."
     return "is no readable DuckDB database (cut short, damaged or encrypted); get it again."
 
 
