@@ -41,9 +41,14 @@ _SHOWN_COLUMNS = 20
 def sample(
     context: typer.Context,
     release: Path = argument("Release folder."),
-    out: Path = option(
-        "--out -o", "File to write; its ending determines the format (- for stdout).", ..., panel=OUTPUT
+    out: str = option(
+        "--out -o",
+        "File to write; its ending determines the format (- for stdout). Or a database: its file or address.",
+        ...,
+        panel=OUTPUT,
+        metavar="FILE",
     ),
+    table: str | None = option("--table", "Databases: the table to make.", panel=OUTPUT, metavar="NAME"),
     records: int | None = option("--records", "Number of synthetic records; by default as many as were fitted."),
     seed: int | None = option("--seed", "Seed: the same seed draws the same records."),
     where: list[str] | None = option(
@@ -85,13 +90,15 @@ def sample(
         announce(f"{release} was not verified; what its certificate says may be false")
     number, ranks = rank_and_size()
     records = opened.certificate.records if records is None else records
-    count, file, first = records, out, 0
+    count, file, first = records, out if table is None else f"{out}::{table}", 0
     if ranks > 1 and persons is not None:
         raise UsageError("`--persons` is for one process; leave out one of the two.")
+    if ranks > 1 and table is not None:
+        raise UsageError("`--table` is for one process; leave out one of the two.")
     if ranks > 1:
         refuse_pipe(out, "what several processes sample")
-        out.mkdir(parents=True, exist_ok=True)
-        file = out / f"part-{number:05d}-of-{ranks:05d}.parquet"
+        Path(out).mkdir(parents=True, exist_ok=True)
+        file = f"{out}/part-{number:05d}-of-{ranks:05d}.parquet"
         first = records * number // ranks
         count = records * (number + 1) // ranks - first
         seed = None if seed is None else int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
@@ -115,7 +122,7 @@ def sample(
     if not quiet:
         note = "" if rate is None or not where else f" ({rate:.2%} of the generator's records meet the conditions)"
         announce(
-            f"{counted(records, 'synthetic record')} written to {'stdout' if stream is not None else out}{note}"
+            f"{counted(records, 'synthetic record')} written to {'stdout' if stream is not None else file}{note}"
         )
 
 
