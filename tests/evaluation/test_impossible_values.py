@@ -76,3 +76,13 @@ def test_real_data_in_which_every_record_is_empty_is_never_close(domain, filled)
     found = verdict(evaluate(real, synthetic))
     assert found.grade == "rough"
     assert found.headline == "The real data seems to be read wrongly: all of its records are empty."
+
+
+def test_missing_values_where_no_real_row_lacks_one_are_named_however_few(tmp_path):
+    broken = staff(count=8000, seed=1)
+    broken.loc[:29, "zip"] = None
+    staff(count=8000).to_csv(tmp_path / "real.csv", index=False)
+    broken.to_csv(tmp_path / "synthetic.csv", index=False)
+    found = verdict(evaluate(tmp_path / "real.csv", tmp_path / "synthetic.csv"))
+    assert found.grade == "useful"
+    assert any("zip: 0.38 % of the values are missing instead of 0 %" in text for text in found.bad)

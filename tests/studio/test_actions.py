@@ -107,6 +107,35 @@ def test_a_ledger_that_moved_meanwhile_shows_its_new_total(client, started):
     assert client.post(f"/projects/{project.id}/spend", form_of(client, project) | {"amount": "1"}).status == 303
 
 
+TOLD = {"epsilon": 1.0, "delta": 1e-3, "records": 100, "errors": {"count": 5.0, "pair": None, "correlation": None}}
+
+
+def test_a_forecast_is_a_command_and_belongs_to_its_answers(client, started):
+    project = ready(client)
+    address = f"/projects/{project.id}"
+    reply = client.post(f"{address}/forecast", {"epsilon": "0.5"})
+    assert client.follow(reply) == f"{address}/budget?epsilon=0.5"
+    assert client.post(f"{address}/forecast", {"find": "yes", "group": ""}).status == 422
+    client.post(f"{address}/forecast", {"epsilon": "1", "find": "yes", "group": "40"})
+    size = ["--records", "100", "--domain", commands.Commands(client.workspace, project).domain]
+    assert started == [
+        ["plan", "--epsilon", "0.5", *size, "--forecast", "--json"],
+        ["plan", "--visible", "40", *size, "--forecast", "--json"],
+    ]
+    write_json(project.path("forecast.json"), {"command": "", "pid": 1, "born": None, "once": "", "code": 0})
+    write_json(project.path("forecast.out"), {"forecast": TOLD})
+    exact = client.get(f"{address}/budget.json?epsilon=1").json()["body"]["forecast"]["expected"]
+    assert exact["errors"] == TOLD["errors"]
+    assert exact["sentences"][0] in client.get(f"{address}/budget").text
+    other = client.get(f"{address}/budget?epsilon=2").text
+    assert "About: from a forecast at epsilon 1" in other
+    assert exact["sentences"][0] not in other
+    asked = {"asked": "yes", "several": "no", "records": "90"}
+    assert client.post(f"{address}/data", asked).status == 303
+    assert client.page(f"{address}/budget")["body"]["forecast"]["told"] is None
+    assert state_of_ledger(client, project) == ()
+
+
 def test_two_tabs_at_the_same_instant_spend_once(client, started):
     """W8, a hundred times: one command is started, the other tab is told."""
     for _ in range(100):

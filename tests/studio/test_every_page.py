@@ -47,6 +47,7 @@ FOUND = {
     "confirm": [f"ward: categories such as <b>{MARK}</b>", "age: whole numbers"], "left_out": [["Card No", "an identifier"]],
     "hints": [["age", "numbers with a decimal comma: read them with --decimal ,"]], "source": {"unit": "row", "layout": None},
 }  # fmt: skip
+TOLD = {"epsilon": 1.0, "delta": 4e-5, "records": 1200, "errors": {"count": 9.5, "pair": 12.0, "correlation": 0.02}}
 VERDICT = {"verdict": {"headline": "The synthetic data is useful.", "findings": [
     {"sentence": "Counts are off by 2 %.", "off": False}, {"sentence": f"ward: {MARK} is missing.", "off": True}]}}  # fmt: skip
 
@@ -80,7 +81,12 @@ def states(tmp_path_factory):
     none, path = desk.new_ledger("Nobody yet")
     Ledger.create(path, 1.0, 1e-4)
     planned = begun.save(ledger=id)
+    forecast = project(served, "Forecast", **ANSWERS | {"ledger": id})
+    forecast.path("domain.yaml").write_text(DOMAIN)
+    run_file(forecast, "forecast", code=0)
+    forecast.path("forecast.out").write_text(json.dumps({"forecast": TOLD}))
     pages = {
+        "budget-forecast": f"projects/{forecast.id}/budget",
         "home": "", "ledger": f"ledgers/{id}", "ledger-empty": f"ledgers/{none}", "failed": "ledgers/00000000",
         "data-empty": f"projects/{empty.id}/data", "fields-empty": f"projects/{empty.id}/fields",
         "budget-empty": f"projects/{empty.id}/budget", "plan-empty": f"projects/{empty.id}/plan",

@@ -49,12 +49,19 @@ _STOPPING = "Stopping and resuming"  # a group of options in help
 @takes_request
 def plan(
     *,
-    epsilon: float = option(*EPSILON, ..., panel=PRIVACY),
+    epsilon: float | None = option(*EPSILON, panel=PRIVACY),
     records: int = option("--records", "Public number of records.", ...),
     request: Callable[..., "dpgm.Config"],
     domain: Path | None = option("--domain", "Domain file (YAML or JSON)."),
     items: int | None = option("--items", "Number of items, in place of --domain."),
     rows_per_person: int = option("--rows-per-person", "Most records of one person.", 1, metavar="K"),
+    forecast: bool = option("--forecast", "Say how far off counts will be, from a fit of made-up people.", False),
+    visible: int | None = option(
+        "--visible",
+        "In place of --epsilon: the smallest group whose count shall be right within a tenth.",
+        metavar="G",
+    ),
+    mean_items: float | None = option("--mean-items", "Public mean number of items of a person, for --forecast."),
     as_json: bool = AS_JSON,
     rules: bool = option("--rules", "Print every tuned number of the plan, as JSON.", False),
     out: Path | None = option("--out", "File to write the plan to, for `fit --plan`.", panel=OUTPUT),
@@ -65,7 +72,13 @@ def plan(
     Example: dpgm plan --epsilon 1 --records 100000
     """
     from dpgm.data.stores import size_text
+    from dpgm.synthesis.forecast import accurate_enough
+    from dpgm.synthesis.forecast import forecast as forecast_errors
     from dpgm.synthesis.memory import memory_of_fit
+    from dpgm.synthesis.plan import expectations
+
+    if (epsilon is None) == (visible is None):
+        raise UsageError("give --epsilon, or --visible with the group that must be visible.")
 
     if out is not None:
         check_output(out, force=force, inputs=(domain,))
@@ -74,20 +87,41 @@ def plan(
     described = None if domain is None else dpgm.load_domain(domain)
     if items is not None:
         described = dpgm.Domain.of_items(items)
-    made = dpgm.make_plan(request(epsilon, rows_per_person=rows_per_person), records, described)
+    expected = None
+    if visible is not None:
+        start = request(1.0, rows_per_person=rows_per_person)
+        expected = accurate_enough(start, records, _known(described), visible, mean_length=mean_items)
+        epsilon = expected.epsilon
+    assert epsilon is not None  # narrowed above
+    config = request(epsilon, rows_per_person=rows_per_person)
+    made = dpgm.make_plan(config, records, described)
+    if forecast and expected is None:
+        expected = forecast_errors(config, records, _known(described), mean_length=mean_items)
     if out is not None:
         with atomic_file(out) as temporary:
             temporary.write_text(json.dumps(made.to_json(), indent=1) + "\n", "utf-8")
     if rules:
         typer.echo(json.dumps(made.settings.to_json(), indent=1))
     elif as_json:
-        needed = {"memory_bytes": memory_of_fit(made, described)}
-        typer.echo(json.dumps(made.to_json() | {"stages": _stage_rows(made)} | needed))
+        needed = {"memory_bytes": memory_of_fit(made, described), "expectations": expectations(made, described)}
+        told = {} if expected is None else {"forecast": expected.to_json()}
+        typer.echo(json.dumps(made.to_json() | {"stages": _stage_rows(made)} | needed | told))
     elif out is None:
         _print_plan(made)
+        for sentence in expectations(made, described):
+            typer.echo(sentence)
         typer.echo(f"memory of a fit on a CPU: about {size_text(memory_of_fit(made, described))}")
     else:
         announce(f"plan for epsilon {made.epsilon:.4g} written to {out}")
+    if expected is not None and not as_json and not rules:
+        for sentence in expected.sentences:
+            typer.echo(f"- {sentence}")
+
+
+def _known(domain: "dpgm.Domain | None") -> "dpgm.Domain":
+    if domain is None:
+        raise UsageError("a forecast needs to know the fields; give --domain or --items.")
+    return domain
 
 
 def _stage_rows(made: "dpgm.Plan") -> list[dict[str, Any]]:
@@ -443,6 +477,7 @@ def _memory_needed(
 
 def _announce_fit(total: int, domain: "dpgm.Domain", planned: "dpgm.Plan | None", needed: int | None) -> None:
     from dpgm.data.stores import size_text
+    from dpgm.synthesis.plan import expectations
 
     positions = f"{counted(domain.width, 'position')} each"
     size = "what the domain leaves open is found privately" if domain.is_open else positions
@@ -452,6 +487,8 @@ def _announce_fit(total: int, domain: "dpgm.Domain", planned: "dpgm.Plan | None"
             f"note: {total:,} records at epsilon {figure(planned.target_epsilon)} are so few that synthetic records"
             " will be little more than noise"
         )
+    for sentence in () if planned is None else expectations(planned, domain):
+        announce(f"note: {sentence}")
     if needed is not None:
         announce(f"this needs about {size_text(needed)} of memory")
 

@@ -64,6 +64,9 @@ class Gaps:
 
 
 _KEPT = 200  # gaps of a family that are kept
+_NONE_MISSING = (
+    1 / 3
+)  # of the limit: where no real row lacks a value, 0.1 % of missing ones can break what reads them
 _TIE = 1e-6  # of effects that chance may nearly explain, the largest comes first
 
 
@@ -132,7 +135,10 @@ def compare_alone(traits: Sequence[Trait], limit: float, false_alarm: float) -> 
         table = ShareTable.of(trait.counts[0][None, :], trait.counts[1][None, :], trait)
         needed = needed_each(trait.among, len(traits), false_alarm)
         effects = clear(np.abs(table.signed), table.evidence(), needed)
-        effects = np.where(effects > limit, effects, 0.0)
+        limits = np.full(effects.shape, limit)
+        if trait.missing is not None and table.real[0, trait.missing] == 0:
+            limits[0, trait.missing] *= _NONE_MISSING
+        effects = np.where(effects > limits, effects, 0.0)
         drift[trait.name] = np.where(effects > 0, table.signed, 0.0)[0]
         is_missing = np.arange(effects.shape[1]) == (-1 if trait.missing is None else trait.missing)
         for kind in (is_missing, ~is_missing):

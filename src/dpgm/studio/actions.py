@@ -57,6 +57,8 @@ async def save_data(desk: Desk, project: Project, form: Form) -> str:
     if form.get("asked"):
         changes |= _about_people(form)
     project = project.save(**changes)
+    if {**vars(project.answers), "reading": 0} != {**vars(answers), "reading": 0}:
+        desk.runs.forget(project, "forecast")
     if form.get("look"):
         if not project.answers.file:
             raise UsageError("choose a file first, or drop one.")
@@ -119,6 +121,7 @@ async def save_fields(desk: Desk, project: Project, form: Form) -> str:
     items = form.get("items", "found")
     domain, known = fields.stated(draft, form)
     fields.save(domain, project.path("domain.yaml"))
+    desk.runs.forget(project, "forecast")
     if items == "file" and not form.get("public_items"):
         raise UsageError(
             "tick that the list of items in the file is public knowledge, or have them found privately."
@@ -150,6 +153,17 @@ async def save_budget(desk: Desk, project: Project, form: Form) -> str:
         changes["ledger"] = chosen
     project.save(**changes)
     return f"projects/{project.id}/plan"
+
+
+async def start_forecast(desk: Desk, project: Project, form: Form) -> str:
+    """Fit made-up people at this epsilon; with a group that must be visible, find the epsilon. Free of charge."""
+    refuse_while_fitting(desk, project)
+    group = _whole(form.get("group", ""), "the size of the smallest group") if form.get("find") else None
+    epsilon = _positive(form.get("epsilon", "") or "1", "epsilon")
+    if not pages.is_ready(desk, project):
+        raise UsageError("describe the fields first, and say how many people there are.")
+    desk.runs.start(project, "forecast", Commands(desk.workspace, project).forecast(epsilon, group))
+    return f"projects/{project.id}/budget?epsilon={epsilon:g}"
 
 
 async def spend(desk: Desk, project: Project, form: Form) -> str:
@@ -198,8 +212,9 @@ async def resume(desk: Desk, project: Project, form: Form) -> str:
 async def stop(desk: Desk, project: Project, form: Form) -> str:
     """Stop a run; a fit can be resumed."""
     kind = form.get("run", "fit")
-    desk.runs.stop(project, kind if kind in ("fit", "look", "compare", "rehearse") else "fit")
-    return f"projects/{project.id}/{'run' if kind == 'fit' else 'data' if kind == 'look' else 'plan'}"
+    desk.runs.stop(project, kind if kind in ("fit", "look", "compare", "rehearse", "forecast") else "fit")
+    shown = {"fit": "run", "look": "data", "forecast": "budget"}
+    return f"projects/{project.id}/{shown.get(kind, 'plan')}"
 
 
 async def again(desk: Desk, project: Project, form: Form) -> str:

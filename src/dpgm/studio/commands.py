@@ -65,10 +65,17 @@ class Commands:
 
     def plan(self, epsilon: float) -> list[str]:
         """Plan a fit."""
+        return ["plan", "--epsilon", f"{epsilon:g}", *self._size(), "--out", self.path("plan.json"), "--force"]
+
+    def forecast(self, epsilon: float, group: int | None) -> list[str]:
+        """Say how far off a fit will be; or, for a group that must be visible, find the epsilon."""
+        asked = ["--epsilon", f"{epsilon:g}"] if group is None else ["--visible", str(group)]
+        return ["plan", *asked, *self._size(), "--forecast", "--json"]
+
+    def _size(self) -> list[str]:
         most = self._answers.rows_per_person
         rows = ["--rows-per-person", str(most)] if most and self._answers.rows == "rows" else []
-        size = ["--records", str(self._answers.records or 0), "--domain", self.domain]
-        return ["plan", "--epsilon", f"{epsilon:g}", *size, *rows, "--out", self.path("plan.json"), "--force"]
+        return ["--records", str(self._answers.records or 0), "--domain", self.domain, *rows]
 
     def fit(self, *, resume: bool) -> list[str]:
         """Fit as planned."""

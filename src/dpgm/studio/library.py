@@ -106,6 +106,14 @@ def planned(
     }
 
 
+def expected(told: Mapping[str, Any], epsilon: float) -> dict[str, Any]:
+    """A forecast at another epsilon, about: `dpgm plan --forecast`."""
+    from dpgm.synthesis.forecast import Forecast
+
+    made = Forecast.from_json(told)
+    return made.to_json() if epsilon == made.epsilon else made.at(epsilon).to_json()
+
+
 def _outlook(path: Path, mechanisms: Any) -> dict[str, Any]:
     """What a ledger has now, and would have after one more plan."""
     from dataclasses import asdict

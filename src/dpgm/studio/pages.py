@@ -155,7 +155,7 @@ async def budget_page(desk: Desk, project: Project, typed: Mapping[str, str]) ->
         "ledgers": desk.workspace.ledgers(),
         "answers": asdict(project.answers),
         "planned": None,
-        "ready": _ready(desk, project),
+        "ready": is_ready(desk, project),
     }
     message = ""
     if body["ready"]:
@@ -163,14 +163,19 @@ async def budget_page(desk: Desk, project: Project, typed: Mapping[str, str]) ->
             body["planned"] = await planned_fit(desk, project, chosen)
         except DpgmError as error:
             message = str(error)
-    words = line(Commands(desk.workspace, project).plan(chosen), ["explain", "plan.json"])
-    return _page(desk, project, "budget", "Budget", FROM_PLAN, words, body, message=message)
+    run = desk.runs.state(project, "forecast")
+    told = (desk.runs.output(project, "forecast") or {}).get("forecast") if run.state is State.FINISHED else None
+    expected = None if told is None else await desk.library.call(library.expected, told, chosen)
+    body["forecast"] = {"run": _of(run), "told": told, "expected": expected}
+    commands = Commands(desk.workspace, project)
+    words = line(commands.plan(chosen), ["explain", commands.path("plan.json")], commands.forecast(chosen, None))
+    return _page(desk, project, "budget", "Budget", FROM_PLAN, words, body, message=message, changing=run.is_alive)
 
 
 async def plan_page(desk: Desk, project: Project) -> Page:
     """Every measurement of the fit, and the form that spends the budget."""
     answers = project.answers
-    ready = _ready(desk, project) and answers.epsilon is not None and bool(answers.ledger or answers.made_up)
+    ready = is_ready(desk, project) and answers.epsilon is not None and bool(answers.ledger or answers.made_up)
     body: dict[str, Any] = {"ready": ready, "answers": asdict(answers), "once": secrets.token_hex(16)}
     commands, words = Commands(desk.workspace, project), ""
     if ready and answers.epsilon is not None:
@@ -296,7 +301,7 @@ def _next_step(desk: Desk, project: Project) -> str:
     return next((name for name in PROJECT_STEPS if states[name] not in ("done", "possible")), "release")
 
 
-def _ready(desk: Desk, project: Project) -> bool:
+def is_ready(desk: Desk, project: Project) -> bool:
     """Whether a plan can be made: the domain and the number of people are known."""
     domain = project.path("draft.yaml" if project.answers.items == "file" else "domain.yaml")
     return project.answers.records is not None and domain.is_file()

@@ -117,6 +117,11 @@ class Runs:
             with suppress(ProcessLookupError):
                 os.killpg(run["pid"], signal.SIGINT)
 
+    def forget(self, project: Project, kind: str) -> None:
+        """Forget a run whose result no longer holds; it may come to its end, and nobody reads what it says."""
+        for name in (f"{kind}.json", f"{kind}.out"):
+            project.path(name).unlink(missing_ok=True)
+
     def stop_all(self) -> None:
         """Let go of every process when the server ends."""
         for child in list(self._children.values()):

@@ -199,6 +199,7 @@ ROUTES = (
     Route("POST", f"{_PROJECT}/upload", Access.CHANGE, actions.upload, "upload"),
     Route("POST", f"{_PROJECT}/fields", Access.CHANGE, actions.save_fields, "action"),
     Route("POST", f"{_PROJECT}/budget", Access.CHANGE, actions.save_budget, "action"),
+    Route("POST", f"{_PROJECT}/forecast", Access.CHANGE, actions.start_forecast, "action"),
     Route("POST", f"{_PROJECT}/rehearse", Access.CHANGE, actions.start_rehearsal, "action"),
     Route("POST", f"{_PROJECT}/spend", Access.SPEND, actions.spend, "action"),
     Route("POST", f"{_PROJECT}/resume", Access.SPEND, actions.resume, "action"),

@@ -15,8 +15,13 @@ document.addEventListener("submit", async (event) => {
   event.preventDefault();
   const values = new URLSearchParams(new FormData(sent, pressed));
   if (pressed) pressed.disabled = true;
-  const reply = await fetch(sent.action, { method: "POST", body: values }).catch(() => null);
+  const reply = await fetch(pressed?.formAction ?? sent.action, { method: "POST", body: values }).catch(() => null);
   if (pressed) pressed.disabled = false;
+  if (reply?.ok && pressed?.dataset.stay) {  // what else was typed stays
+    swap(sent.dataset.live, new DOMParser().parseFromString(await reply.text(), "text/html"));
+    follow();
+    return;
+  }
   if (reply?.ok) { location.assign(reply.url); if (reply.url === location.href) location.reload(); return; }
   const page = reply && new DOMParser().parseFromString(await reply.text(), "text/html");
   const why = page?.querySelector(".alarm")?.textContent ?? page?.body.textContent ?? "The studio does not answer; is it still running?";
@@ -52,20 +57,28 @@ if (form && form.elements.epsilon) {
 }
 
 // -- runs: the page looks again every second, as long as somebody can see it --------------------------------------------
-if (document.body.dataset.changing) {
+let following = false;
+function follow() {
   const again = async () => {
-    if (document.visibilityState === "visible" && !document.activeElement?.matches("input, select, textarea")) {
+    const panels = document.querySelector("form[data-live]")?.dataset.live;
+    if (document.visibilityState === "visible" && (panels || !document.activeElement?.matches("input, select, textarea"))) {
       try {
         const page = await parsed(location.href, { "X-Studio-Poll": "1" });
-        if (!page.body.dataset.changing) { location.reload(); return; }
+        if (!page.body.dataset.changing) {
+          if (panels) swap(panels, page); else location.reload();
+          following = false;
+          return;
+        }
         const here = document.querySelector(".run"), there = page.querySelector(".run");
         if (here && there && here.innerHTML !== there.innerHTML) here.replaceChildren(...there.childNodes);
       } catch { /* the server is gone or asleep; ask again */ }
     }
     setTimeout(again, 1000);
   };
-  setTimeout(again, 1000);
+  if (!following) setTimeout(again, 1000);
+  following = true;
 }
+if (document.body.dataset.changing) follow();
 
 // -- data: a file that is dropped ------------------------------------------------------------------------------------
 const drop = document.querySelector("form.drop");
