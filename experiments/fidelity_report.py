@@ -19,7 +19,13 @@ from fidelity import ANY, PAPER, POPULAR, RESULTS, TABLE, Row, read
 
 PAGES = [
     Path(__file__).parents[1] / name
-    for name in ("README.md", "docs/fidelity.md", "docs/fidelity-images.md", "experiments/notes/fidelity.md")
+    for name in (
+        "README.md",
+        "docs/evaluation.md",
+        "docs/fidelity.md",
+        "docs/fidelity-images.md",
+        "experiments/notes/fidelity.md",
+    )
 ]
 SETS = {
     "msnbc": "msnbc, 990k x 17",
@@ -272,6 +278,41 @@ def images(runs: Runs) -> str:
     return lines(["judged on", "preset, network", "device", "epsilon", "seed 0", "seed 1", "seed 2", "mean"], rows)
 
 
+def k_marginals(runs: Runs) -> str:
+    """Adult and bank marketing by method: SDNist's score of pairs and triples of columns, by seed."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in read(RESULTS / "k_marginals.csv"):
+        groups.setdefault((row["data"], row["method"]), []).append(row)
+    best_first = sorted(groups, key=lambda group: (group[0], -float(groups[group][0]["k3"])))
+    told = [[*group, *(" ".join(row[k] for row in groups[group]) for k in ("k2", "k3"))] for group in best_first]
+    return lines(["data", "method", "pairs", "triples"], told)
+
+
+def fakes(runs: Runs) -> str:
+    """Verdicts on fakes by number of rows; one table for each kind."""
+    found = read(RESULTS / "verdict_fakes.csv")
+    told = []
+    for count in sorted({int(row["rows"]) for row in found}):
+        rows = [row for row in found if int(row["rows"]) == count]
+        kinds, tables = (len({row[key] for row in rows}) for key in ("kind", "table"))
+        close = sum(row["grade"] == "close" for row in rows)
+        named = sum(row["named"] == "1" for row in rows)
+        told.append([f"{count:,}", *map(str, (kinds, tables, len(rows), close, named))])
+    return lines(["rows", "kinds", "tables", "fakes", "called close", "cause named"], told)
+
+
+def fresh(runs: Runs) -> str:
+    """Verdicts on fresh samples of the same population, by table."""
+    found = read(RESULTS / "verdict_fresh.csv")
+    told = []
+    for table in dict.fromkeys(row["table"] for row in found):
+        rows = [row for row in found if row["table"] == table]
+        told.append(
+            [table, f"{int(rows[0]['rows']):,}", str(len(rows)), str(sum(row["grade"] == "close" for row in rows))]
+        )
+    return lines(["table", "rows", "fresh samples", "called close"], told)
+
+
 def _mean_of(file: str, column: str, **wanted: str) -> str:
     """Mean of one column over the rows of a CSV file that match, as a percentage; empty if there are none."""
     rows = [row for row in read(RESULTS / file) if all(row[key] == value for key, value in wanted.items())]
@@ -315,6 +356,9 @@ TABLES = {
     "adult": tables,
     "triples": triples,
     "images": images,
+    "k_marginals": k_marginals,
+    "fakes": fakes,
+    "fresh": fresh,
 }
 
 

@@ -310,6 +310,10 @@ KINDS: dict[str, list[Fake]] = {
         ("survey", along_a_chain([f"{b}{n}" for b in "abcd" for n in range(1, 6)] + ["employed", "age", "years_worked", "income", "happy", "plan", "renews", "city"]), (("",),)),
     ],
     "a block of columns independent": [("survey", block_independent, (("c1",), ("c2",), ("c3",), ("c4",), ("c5",)))],
+    "missing where none are": [
+        ("adult", changed("race", constant(None), share=0.015), (("race",),)),
+        ("clinic", changed("age", constant(np.nan), share=0.015), (("age", "missing"),)),
+    ],
 }  # fmt: skip
 
 

@@ -108,10 +108,11 @@ def clinic_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[P
     """A server with the patients; its password is in the environment."""
     with postgres_server() as server:
         monkeypatch.setenv("PGPASSWORD", PASSWORD)
-        rows = duckdb.connect(str(tmp_path / "clinic.duckdb"), read_only=True).sql("select * from patients")
+        with contextlib.closing(duckdb.connect(str(tmp_path / "clinic.duckdb"), read_only=True)) as connection:
+            rows = connection.sql("select * from patients").to_arrow_table()
         with contextlib.closing(dbapi.connect(server.url)) as connection:
             with contextlib.closing(connection.cursor()) as cursor:
-                cursor.adbc_ingest("patients", rows.to_arrow_table())
+                cursor.adbc_ingest("patients", rows)
             connection.commit()
         yield server
 
@@ -225,6 +226,7 @@ PAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "guides/databases.md": (clinic, "import sqlite3, duckdb, dpgm\n"),
     "guides/describing.md": (visits_and_release, ""),
     "guides/images.md": (digits, ""),
+    "guides/questions.md": (people, ""),
     "guides/sets.md": (long_visits, ""),
     "guides/several-machines.md": (visits, ""),
     "guides/several-places.md": (two_places, ""),

@@ -1,8 +1,9 @@
-"""Commands about synthetic records: `sample`, `evaluate`; `rehearse` and `demo` show all steps on simulated data."""
+"""Commands about releases: `sample`, `query`, `evaluate`; `rehearse` and `demo` show all steps on simulated data."""
 
+import json
 import sys
 import warnings
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import typer
 
 import dpgm
 from dpgm.cli.app import (
+    AS_JSON,
     FORCE,
     OUTPUT,
     PROCESSES,
@@ -39,9 +41,14 @@ _SHOWN_COLUMNS = 20
 def sample(
     context: typer.Context,
     release: Path = argument("Release folder."),
-    out: Path = option(
-        "--out -o", "File to write; its ending determines the format (- for stdout).", ..., panel=OUTPUT
+    out: str = option(
+        "--out -o",
+        "File to write; its ending determines the format (- for stdout). Or a database: its file or address.",
+        ...,
+        panel=OUTPUT,
+        metavar="FILE",
     ),
+    table: str | None = option("--table", "Databases: the table to make.", panel=OUTPUT, metavar="NAME"),
     records: int | None = option("--records", "Number of synthetic records; by default as many as were fitted."),
     seed: int | None = option("--seed", "Seed: the same seed draws the same records."),
     where: list[str] | None = option(
@@ -83,13 +90,15 @@ def sample(
         announce(f"{release} was not verified; what its certificate says may be false")
     number, ranks = rank_and_size()
     records = opened.certificate.records if records is None else records
-    count, file, first = records, out, 0
+    count, file, first = records, out if table is None else f"{out}::{table}", 0
     if ranks > 1 and persons is not None:
         raise UsageError("`--persons` is for one process; leave out one of the two.")
+    if ranks > 1 and table is not None:
+        raise UsageError("`--table` is for one process; leave out one of the two.")
     if ranks > 1:
         refuse_pipe(out, "what several processes sample")
-        out.mkdir(parents=True, exist_ok=True)
-        file = out / f"part-{number:05d}-of-{ranks:05d}.parquet"
+        Path(out).mkdir(parents=True, exist_ok=True)
+        file = f"{out}/part-{number:05d}-of-{ranks:05d}.parquet"
         first = records * number // ranks
         count = records * (number + 1) // ranks - first
         seed = None if seed is None else int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
@@ -113,8 +122,33 @@ def sample(
     if not quiet:
         note = "" if rate is None or not where else f" ({rate:.2%} of the generator's records meet the conditions)"
         announce(
-            f"{counted(records, 'synthetic record')} written to {'stdout' if stream is not None else out}{note}"
+            f"{counted(records, 'synthetic record')} written to {'stdout' if stream is not None else file}{note}"
         )
+
+
+@app.command()
+def query(
+    release: Path = argument("Release folder."),
+    questions: list[str] = argument("Conditions, such as 'age >= 65 and sex = f'; each is answered."),
+    as_json: bool = AS_JSON,
+) -> None:
+    """Estimate how many records meet a condition, with a 95 % interval; costs no budget.
+
+    Example: dpgm query release 'age >= 65 and sex = f'
+    """
+    from dpgm.synthesis.answers import CountAnswers
+
+    answers = CountAnswers(dpgm.load(release))
+    found = [answers.ask(question) for question in questions]
+    if as_json:
+        typer.echo(json.dumps([asdict(one) for one in found], ensure_ascii=False))
+        return
+    for one in found:
+        typer.echo(f"{printable(one.question)}: about {one.estimate:,.0f} records")
+        if one.low is None or one.high is None:
+            typer.echo(f"  from {one.source}; {one.why}")
+        else:
+            typer.echo(f"  95 % interval {one.low:,.0f} to {one.high:,.0f}, from {one.source}")
 
 
 @app.command()

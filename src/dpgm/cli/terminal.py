@@ -152,7 +152,7 @@ def read_stdin(
     return tuple(copy if is_pipe(path) else path for path in paths)
 
 
-def refuse_pipe(out: "Path", what: str) -> None:
+def refuse_pipe(out: "Paths", what: str) -> None:
     """Refuse `-` where a folder is written."""
     if is_pipe(out):
         raise UsageError(f"{what} is a folder and cannot go to stdout; name a folder with --out.")

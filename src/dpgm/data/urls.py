@@ -6,6 +6,7 @@ from dpgm.errors import UsageError
 
 _MARK = "://"
 _FILES = ("sqlite", "duckdb")  # databases that are files: sqlite:///people.db
+_SERVERS = ("postgresql", "postgres")
 _SERVER = re.compile(
     r"postgres(ql)?://([^\s/?#@]*@)?(?P<place>[\w.,:\-\[\]]*(/[\w.\-]*)?)(\?[^\s#]*)?", re.ASCII | re.IGNORECASE
 )
@@ -47,7 +48,7 @@ def server_of(url: str) -> str | None:
     >>> server_of("postgresql://ann:secret@db.example/people?sslmode=require")
     'postgresql://db.example/people'
     """
-    if scheme_of(url) not in ("postgresql", "postgres"):
+    if scheme_of(url) not in _SERVERS:
         return None
     found = _SERVER.fullmatch(url)
     if found is None:

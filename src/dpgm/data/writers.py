@@ -18,7 +18,7 @@ import numpy as np
 
 from dpgm.data.atomic import atomic_file, atomic_folder
 from dpgm.data.domain import Domain
-from dpgm.data.formats import Format, format_to_write
+from dpgm.data.formats import Format, format_to_write, locate_output
 from dpgm.data.formats.base import Append
 from dpgm.data.formats.written import Written
 from dpgm.data.layouts import Layout, Shape, TablePart, check_shape
@@ -61,14 +61,15 @@ class RecordWriter:
         first: int = 0,
         part: TablePart = "all",
     ) -> None:
-        self.path = Path(path)
+        self._target = locate_output(path)
+        self.path = self._target.path
         self.domain = domain
         self.count, self._first = 0, first
         if part != "all" and (domain.sequence is None or len(domain.fields) == 1):
             raise UsageError(
                 "`persons` is for events with attributes of persons, and the domain has none; leave it out."
             )
-        named = format_to_write(Path(path), format, domain)
+        named = format_to_write(self._target, format, domain)
         self._format, self._gzip = named.format, named.gzip
         self._stream = stream
         rng = np.random.default_rng() if rng is None else rng
@@ -114,6 +115,8 @@ class RecordWriter:
         """The format's writer, to what becomes the file, or part of it, when the stack is left."""
         if self._stream is not None:
             return self._format.writer(self._packed(self._stream), self._written)
+        if self._format.writes == "table":
+            return self._format.writer(self._target, self._written)
         if self._format.writes == "folder":  # never replaced: it may hold anything
             return self._format.writer(self._stack.enter_context(atomic_folder(self.path)), self._written)
         temporary = self._stack.enter_context(atomic_file(self.path, force=self._force))
@@ -180,6 +183,8 @@ def record_writers(
     first: int = 0,
 ) -> Iterator[list[RecordWriter]]:
     """The writer of a file; or one of events, and one of persons in a file of their own. Both appear, or none."""
+    if persons is not None and {locate_output(one).sheet for one in (path, persons)} != {None}:
+        raise UsageError("`persons` is for files; leave it out: one table has all columns.")
     part: TablePart = "all" if persons is None else "events"
     how: dict[str, Any] = {"rng": rng, "force": force, "layout": layout, "first": first}
     with ExitStack() as stack:

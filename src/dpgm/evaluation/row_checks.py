@@ -62,7 +62,8 @@ def lacking_columns(evaluation: Evaluation) -> list[str]:
 def check_columns(evaluation: Evaluation, rules: VerdictRules) -> Findings:
     """Columns that are missing or off, the worst by name, and how many match."""
     off, lacking, count = columns_off(evaluation), lacking_columns(evaluation), len(evaluation.columns)
-    level = ROUGH if len(off) + len(lacking) > rules.columns_off * (count + len(lacking)) else USEFUL
+    far = sum(bool(one.moments) or any(gap.effect > rules.shares.close for gap in one.gaps) for one in off)
+    level = ROUGH if far + len(lacking) > rules.columns_off * (count + len(lacking)) else USEFUL
     if lacking:
         yield Finding("lacking_columns", level, subject=tuple(lacking))
     for column in off[: 2 * NAMED]:

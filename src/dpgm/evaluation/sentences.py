@@ -228,11 +228,12 @@ def _lengths(found: Finding) -> str:
 
 
 def _column_pairs(found: Finding) -> str:
-    return (
+    change = (
         f"For a pair of columns to match the real data, {percent(found.numbers['value'])} of the rows would have to"
-        f" change on average{_beside_chance(found.numbers)}; the worst pair is {_names(found, ' and ')}"
-        f" ({percent(found.numbers['worst'])})."
+        f" change on average{_beside_chance(found.numbers)}"
     )
+    worst = f"; the worst pair is {_names(found, ' and ')} ({percent(found.numbers['worst'])})" if found.off else ""
+    return f"{change}{worst}."
 
 
 def _relation(found: Finding) -> str:

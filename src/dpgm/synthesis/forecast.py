@@ -198,11 +198,9 @@ def _errors_of_a_fit(
         real = read_frame(table, domain.declared_public()).records
         with Books.open(_with_fewer(plan, people), real) as books:
             gateway = books.gateway(randomness)
-            closed, generator = discover_and_fit(
-                gateway, books, _with_fewer(plan, people), real.domain, RunContext()
-            )
-        known = real if closed == real.domain else read_frame(table, closed).records
-    synthetic = Sample(generator, closed, people, seed=seed).records()
+            fitted = discover_and_fit(gateway, books, _with_fewer(plan, people), real.domain, RunContext())
+        known = real if fitted.domain == real.domain else read_frame(table, fitted.domain).records
+    synthetic = Sample(fitted.generator, fitted.domain, people, seed=seed).records()
     return errors_of(known, synthetic), int(_judged(known).sum())
 
 

@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from dpgm.data.decoding import decode
 from dpgm.data.domain import Domain
 from dpgm.data.encoding import TableEncoder
 from dpgm.data.layouts import Layout
+from dpgm.data.read.declared import Paths
 from dpgm.data.records import Records, concatenate
 from dpgm.data.writers import record_writers
 from dpgm.errors import UsageError
@@ -247,7 +247,7 @@ def with_layout(domain: Domain) -> Domain:
 def write_sample(
     release: "Release",
     count: int,
-    path: Path,
+    path: Paths,
     *,
     seed: int | None = None,
     where: Where | None = None,
@@ -256,7 +256,7 @@ def write_sample(
     progress: Progress = silent,
     stream: IO[bytes] | None = None,
     format: str | None = None,
-    persons: Path | None = None,
+    persons: Paths | None = None,
     first: int = 0,
 ) -> float | None:
     """Write `count` synthetic records to a file chunk by chunk; returns `Sample.rate`.

@@ -213,6 +213,8 @@ def sqlite_table(folder, columns, rows):
         ("DATE", "2020-01-01", 20200101),
         ("TIMESTAMP", "2020-01-01 10:00", SECRET),
         ("TEXT", "f", SECRET.encode()),
+        ("JSON ARRAY", '["a"]', f'{{"a": "{SECRET}"}}'),
+        ("JSON ARRAY", "[]", SECRET),
     ],
 )
 def test_a_value_of_another_type_than_declared_is_refused_wherever_it_stands(folder, declared, good, bad, capsys):
@@ -240,6 +242,7 @@ def test_a_value_of_another_type_than_declared_is_refused_wherever_it_stands(fol
         ("DECIMAL(5,2)", [1, 2.5, 3, 4], "numeric"),
         ("VARCHAR(9)", ["a", None, "5", "b"], "categorical"),
         ("BOOL", [0, 1, 1, None], "boolean"),
+        ("JSON ARRAY", ["[]", '["a", 5, null]', None, '["b"]'], "items"),
         ("DATE", ["2020-01-31", None, "2021-02-28", "1999-12-31"], "date"),
         ("DATETIME", ["2020-01-31 10:00:00", "2020-01-31T11:30", None, "2020-01-31T23:00:00+02:00"], "datetime"),
     ],
@@ -305,6 +308,14 @@ def test_a_query_of_duckdb_reads_no_other_file(folder):
     for query in ("select * from 'people.parquet'", "select * from read_csv('x.csv')", "select * from 'x.csv'"):
         with pytest.raises(InputError, match="other files"):
             dpgm.read_records(path, domain="people.yaml", query=query)
+
+
+def test_a_file_that_this_program_has_open_is_read_through_that_connection(folder):
+    path = as_duckdb(people(30), folder)
+    with contextlib.closing(duckdb.connect(str(path))) as connection:
+        with pytest.raises(InputError, match="give that connection"):
+            dpgm.read_records(path, domain="people.yaml")
+        assert len(dpgm.read_records(connection, domain="people.yaml")) == 30
 
 
 def test_a_variable_of_python_is_no_table(folder):
@@ -610,3 +621,101 @@ def test_row_numbers_of_a_stream_go_on_from_batch_to_batch():
     domain = {"fields": [{"name": "age", "kind": "numeric", "low": 0, "high": 100, "bins": 10}]}
     with pytest.raises(InputError, match="row 41, column 'age'"):
         read_frame(table.to_reader(7), domain)
+
+
+# -- samples into tables ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A release of people, and a release of baskets."""
+    folder = tmp_path_factory.mktemp("made")
+    (folder / "people.yaml").write_text(DOMAIN)
+    dpgm.Synthesizer(1, domain=folder / "people.yaml").fit(as_parquet(people(), folder)).save(folder / "release")
+    baskets = dpgm.Records.from_lists(
+        [[0, 1], [], [2]] * 100, dpgm.Domain.of_items(["milk", "a, b", 'the "old" jam'])
+    )
+    dpgm.Synthesizer(1).fit(baskets).save(folder / "baskets")
+    return folder
+
+
+def outputs(request, kind):
+    """Where to write, and where to read, a table of a database."""
+    if kind != "postgresql":
+        return {"sqlite": "sqlite:///synthetic.data", "duckdb": "synthetic.duckdb"}[kind]
+    server = request.getfixturevalue("server")
+    with contextlib.closing(dbapi.connect(server.url_with_password)) as connection:
+        with contextlib.closing(connection.cursor()) as cursor:
+            cursor.execute("DROP TABLE IF EXISTS synthetic, baskets")
+        connection.commit()
+    return server.url_with_password
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sample_goes_into_a_table_and_is_read_back(folder, made, request, kind, capsys):
+    out = outputs(request, kind)
+    words = ["sample", str(made / "release"), "--records", "300", "--seed", "5"]
+    assert run([*words, "--out", "synthetic.parquet"]) == 0
+    assert run([*words, "--out", out, "--table", "synthetic"]) == 0
+    assert "300 synthetic records written to" in capsys.readouterr().err
+    table = {"domain": made / "people.yaml"}
+    assert dpgm.read_records(f"{out}::synthetic", **table) == dpgm.read_records("synthetic.parquet", **table)
+    compared = file_inputs(as_parquet(people(), folder), f"{out}::synthetic", ReadOptions(**table))
+    assert len(compared.synthetic) == 300
+    assert run([*words, "--out", out, "--table", "synthetic", "--force"]) == 2
+    said = capsys.readouterr().err
+    assert "none is replaced" in said
+    assert leaks(said) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_baskets_go_into_a_table_and_are_read_back(folder, made, request, kind):
+    out = outputs(request, kind)
+    drawn = dpgm.load(made / "baskets").sample(200, seed=1)
+    drawn.write(f"{out}::baskets")
+    assert len(drawn.domain.item_set.labels) == 3
+    found = file_inputs(as_written(drawn, folder), f"{out}::baskets", ReadOptions(domain=drawn.domain))
+    assert found.real == found.synthetic == drawn
+
+
+def as_written(records, folder):
+    records.write(folder / "baskets.parquet")
+    return folder / "baskets.parquet"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sample_that_stops_leaves_no_table(folder, made, request, kind):
+    out = outputs(request, kind)
+    drawn = dpgm.load(made / "release").sample(50, seed=1)
+
+    def stopped():
+        with dpgm.RecordWriter(f"{out}::synthetic", drawn.domain) as writer:
+            writer.write(drawn)
+            raise RuntimeError("stopped")
+
+    with pytest.raises(RuntimeError, match="stopped"):
+        stopped()
+    if kind == "postgresql":
+        with pytest.raises(UsageError, match="no table 'synthetic'"):
+            dpgm.read_records(out, table="synthetic", discover=True)
+    else:
+        assert list(folder.glob("synthetic*")) == []
+    drawn.write(f"{out}::synthetic")
+    assert len(dpgm.read_records(f"{out}::synthetic", domain="people.yaml")) == 50
+
+
+def test_a_table_needs_a_name_and_a_database(folder, made, capsys):
+    words = ["sample", str(made / "release"), "--records", "30"]
+    for more, said in (
+        (["--out", "x.db"], "say what the table is called: `x.db::people`, or --table"),
+        (["--out", "x.csv", "--table", "people"], "is no database; leave out the --table"),
+        (["--out", "s3://bucket/x.csv"], "nothing is written to such addresses"),
+        (["--out", "x.db", "--table", "people", "--persons", "y.csv"], "--persons is for files"),
+    ):
+        assert run([*words, *more]) == 2
+        assert said in capsys.readouterr().err
+    assert {one.name for one in folder.iterdir()} == {"people.yaml"}
+    (folder / "y.db").write_bytes(b"no database" * 200)
+    assert run([*words, "--out", "y.db", "--table", "people"]) == 2
+    assert "is no SQLite database" in capsys.readouterr().err
+    assert (folder / "y.db").exists()

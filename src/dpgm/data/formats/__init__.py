@@ -20,11 +20,12 @@ from dpgm.data.formats.idx import Idx
 from dpgm.data.formats.item_lines import ItemLines
 from dpgm.data.formats.json_lines import JsonArray, JsonLines
 from dpgm.data.formats.matrices import Npy, Npz
-from dpgm.data.formats.opening import Input, listing, locate
+from dpgm.data.formats.opening import Input, at_database, listing, locate
 from dpgm.data.formats.parquet import Parquet
 from dpgm.data.formats.pictures import PictureFolder
 from dpgm.data.formats.postgres import Postgres
 from dpgm.data.formats.sqlite import Sqlite
+from dpgm.data.urls import is_url, without_credentials
 from dpgm.errors import InputError, UsageError
 from dpgm.validation import near
 
@@ -40,6 +41,7 @@ __all__ = [
     "format_named",
     "format_of",
     "format_to_write",
+    "locate_output",
     "located",
     "media_type_of",
     "parts_of",
@@ -141,9 +143,26 @@ def _endings(formats: Iterable[Format]) -> str:
     return " ".join(ending for one in formats for ending in one.endings)
 
 
-def format_to_write(path: Path, stated: str | None, domain: Domain) -> Named:
+def locate_output(path: str | os.PathLike[str]) -> Input:
+    """Where records are written: a file, or, as in `people.db::people` and addresses, a table of a database."""
+    text = os.fspath(path)
+    if is_url(text):
+        database = at_database(text)
+        if database is None:
+            raise UsageError(
+                f"{without_credentials(text)}: nothing is written to such addresses; name a file here."
+            )
+        return database
+    file, mark, table = text.rpartition("::")
+    if not mark or by_ending(text) is not None:
+        return Input(Path(text))
+    return Input(Path(file), sheet=table)
+
+
+def format_to_write(target: Input, stated: str | None, domain: Domain) -> Named:
     """The format in which records of a domain are written: as stated, or by the ending; images also to a folder."""
-    named = by_ending(path, stated)
+    path = target.path
+    named = by_ending(path, target.format or stated)
     if named is None and stated is None and not path.suffix:
         named = next((Named(one) for one in FORMATS if one.writes == "folder" and one.misfit(domain) is None), None)
     if named is None:
@@ -152,6 +171,8 @@ def format_to_write(path: Path, stated: str | None, domain: Domain) -> Named:
             f"{path}: no format has this ending; write one of {endings} (text also with .gz); images: a folder (no"
             " ending)."
         )
+    if target.sheet is not None and named.format.writes != "table":
+        raise UsageError(f"{path}: is no database; leave out the `table`.")
     if (reason := named.format.misfit(domain)) is not None:
         raise UsageError(f"{path}: {reason}")
     return named

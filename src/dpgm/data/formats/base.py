@@ -60,7 +60,8 @@ class Format:
         only_shape: the shape of item sets, if the format has no other.
         keeps_order: whether a record may hold an item several times, in order.
         packed: whether files are compressed by themselves, so that none ends with .gz.
-        writes: where records are written: to a stream of bytes, to a file by its path, into a folder, or nowhere.
+        writes: where records are written: to a stream of bytes, to a file by its path, into a folder, into a table of
+            a database, or nowhere.
     """
 
     name: str
@@ -72,7 +73,7 @@ class Format:
     only_shape: ClassVar[Shape | None] = None
     keeps_order: ClassVar[bool] = True
     packed: ClassVar[bool] = False
-    writes: ClassVar[Literal["stream", "file", "folder"] | None] = None
+    writes: ClassVar[Literal["stream", "file", "folder", "table"] | None] = None
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -113,5 +114,5 @@ class Format:
         return None
 
     def writer(self, target: Any, written: Written) -> AbstractContextManager[Append]:
-        """Appends records to a stream or to the file or folder of a path; what completes it comes at the end."""
+        """Appends records to a stream, to the file or folder of a path, or to a table; at the end, completes it."""
         raise UsageError(f"the format {self.name} can only be read.")

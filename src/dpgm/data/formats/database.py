@@ -4,15 +4,16 @@ Columns have the types that the database states, never types seen in rows: what 
 A query is read as a subquery, so it cannot change anything, and the session may only read.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from dpgm.data.formats.base import Guess
+from dpgm.data.formats.base import Append, Guess
 from dpgm.data.formats.opening import Input
 from dpgm.data.formats.typed import Typed
+from dpgm.data.formats.written import Written
 from dpgm.data.nested import with_members
 from dpgm.data.stream import Chunk, Readers, RowStream
 from dpgm.data.values import numbered
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 ROWS_AT_ONCE = 65_536
 _LISTED = 12  # tables in a message
 CHANGED = "the columns changed while the rows were read; run again when nobody changes the table."
+
+
+Store: TypeAlias = Callable[[pa.Table], object]  # appends rows to a new table
 
 
 class OpenDatabase(Protocol):
@@ -47,10 +51,23 @@ class Database(Typed):
     """A database: rows are those of a table or a query."""
 
     has: ClassVar[frozenset[str]] = frozenset({"columns", "queries", "sheets"})
+    writes: ClassVar[Literal["stream", "file", "folder", "table"] | None] = "table"
 
     def session(self, source: Input) -> AbstractContextManager[OpenDatabase]:
         """Opens a database for reading."""
         raise NotImplementedError
+
+    def new_table(self, target: Input, name: str, schema: pa.Schema) -> AbstractContextManager[Store]:
+        """Makes a table in a transaction, which ends with the block; refuses a name that is taken."""
+        raise NotImplementedError
+
+    @contextmanager
+    def writer(self, target: Input, written: Written) -> Iterator[Append]:
+        """The table appears whole or not at all. None is replaced: it might hold the real rows."""
+        if target.sheet is None:
+            raise UsageError(f"{target}: say what the table is called: `{target}::people`, or `table`.")
+        with self.new_table(target, target.sheet, written.schema) as store:
+            yield lambda records, first: store(written.table(records, first))
 
     def stream(self, source: Input, options: "ReadOptions", draft: Guess | None = None) -> RowStream:
         """The rows of the table or query."""
@@ -92,6 +109,14 @@ def _query(session: OpenDatabase, source: Input, options: "ReadOptions") -> str:
     return f"SELECT * FROM {tables[name] if name is not None else next(iter(tables.values()))}"
 
 
+def refuse_taken(target: Input, name: str) -> None:
+    """Refuse to write a table whose name is taken."""
+    raise UsageError(
+        f"{target}: there is a table {name!r} already, and none is replaced, since it might hold real rows; name"
+        " another, or drop it yourself."
+    )
+
+
 def quoted(name: str) -> str:
     """A name as queries write it.
 
@@ -109,7 +134,7 @@ def _decoded(table: pa.Table) -> pa.Table:
     return table
 
 
-def driver(name: str, source: Input, needed: str) -> Any:
+def driver(name: str, source: Input, needed: str, done: str = "read") -> Any:
     """The module of a driver; says how to install it where it is missing."""
     from importlib import import_module
 
@@ -117,7 +142,7 @@ def driver(name: str, source: Input, needed: str) -> Any:
         return import_module(name)
     except ImportError:
         raise UsageError(
-            f"{source}: {needed} is read with the package {name.partition('.')[0].replace('_', '-')}; install it with"
+            f"{source}: {needed} is {done} with the package {name.partition('.')[0].replace('_', '-')}; install it with"
             " `pip install 'dpgm[sql]'`."
         ) from None
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpgm.data.formats.database import ROWS_AT_ONCE, Database, driver, faults, quoted
+from dpgm.data.formats.database import ROWS_AT_ONCE, Database, Store, driver, faults, quoted, refuse_taken
 from dpgm.data.formats.opening import Input
 
 # No other files: DuckDB takes the types of a CSV file from its rows. Nothing is installed, and no variable of Python is
@@ -37,7 +37,41 @@ class DuckDb(Database):
         with faults(source, duckdb.Error, _unreadable):
             connection = duckdb.connect(str(source.path), read_only=True, config=_CLOSED)
         with faults(source, duckdb.Error, _why), closing(connection):
+            connection.execute("SET enable_progress_bar = false")  # it would go to stdout
             yield OpenDuckDb(connection)
+
+    @contextmanager
+    def new_table(self, target: Input, name: str, schema: pa.Schema) -> Iterator[Store]:
+        """Columns have DuckDB's types for those of Arrow."""
+        duckdb = driver("duckdb", target, "a DuckDB database", "written")
+        is_new = not target.path.exists()
+        try:
+            with (
+                faults(target, duckdb.Error, _not_written),
+                closing(duckdb.connect(str(target.path))) as connection,
+            ):
+                connection.execute("BEGIN")
+                if name in OpenDuckDb(connection).tables():
+                    refuse_taken(target, name)
+
+                def store(table: pa.Table, how: str = f"INSERT INTO {quoted(name)}") -> None:
+                    connection.register("dpgm_rows", table)
+                    connection.execute(f"{how} SELECT * FROM dpgm_rows")
+                    connection.unregister("dpgm_rows")
+
+                store(schema.empty_table(), f"CREATE TABLE {quoted(name)} AS")
+                yield store
+                connection.execute("COMMIT")
+        except BaseException:
+            if is_new:
+                target.path.unlink(missing_ok=True)
+            raise
+
+
+def _not_written(error: Exception) -> str:
+    if "Could not set lock" in str(error) or "different configuration" in str(error):
+        return "somebody else is using it; run again when they are done."
+    return "the table cannot be written; check that it is a DuckDB database, the folder and the disk."
 
 
 class OpenDuckDb:
@@ -70,6 +104,8 @@ class OpenDuckDb:
 def _unreadable(error: Exception) -> str:
     if "Could not set lock" in str(error):
         return "somebody else is writing to it; run again when they are done."
+    if "different configuration" in str(error):
+        return "is open in this program already; give that connection instead."
     return "is no readable DuckDB database (cut short, damaged or encrypted); get it again."
 
 

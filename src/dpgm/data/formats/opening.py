@@ -145,7 +145,14 @@ def locate(path: str | os.PathLike[str], member: str | None = None) -> Input:
         return path
     text = os.fspath(path)
     if is_url(text) and not os.path.exists(text):
-        return _at_url(text, member)
+        database = at_database(text, member)
+        if database is None:
+            raise UsageError(
+                f"{without_credentials(text)}: files at such addresses are not read; copy it here first."
+            )
+        if database.address is None:
+            check_regular(database.path)
+        return database
     if os.path.isdir(text):
         return Input(Path(text))
     if member is None and "::" in text and not os.path.exists(text):
@@ -155,15 +162,14 @@ def locate(path: str | os.PathLike[str], member: str | None = None) -> Input:
     return Input(file, _choose_member(file, member)) if is_zip(file) else Input(file, sheet=member)
 
 
-def _at_url(url: str, member: str | None) -> Input:
-    """The file or database at an address; `address::name` names a table as well."""
+def at_database(url: str, member: str | None = None) -> Input | None:
+    """The database at an address, and the table that is named after it; None for other addresses."""
     url, table = split_table(url) if member is None else (url, member)
     if (path := path_of(url)) is not None:
-        check_regular(Path(path))
         return Input(Path(path), sheet=table, format=scheme_of(url))
     if (label := server_of(url)) is not None:
         return Input(Path(label), sheet=table, label=label, format="postgresql", address=url)
-    raise UsageError(f"{without_credentials(url)}: files at such addresses are not read; copy it here first.")
+    return None
 
 
 def is_zip(path: Path) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpgm.data.formats.database import Database, driver, faults, quoted
+from dpgm.data.formats.database import Database, Store, driver, faults, quoted, refuse_taken
 from dpgm.data.formats.opening import Input
 from dpgm.errors import UsageError
 
@@ -23,6 +23,7 @@ _SETTINGS = (
 # Arrow has no type like these. As text, PostgreSQL takes the blanks that fill up a char(n) away.
 _CASTS = {"numeric": ("float8", pa.float64()), "money": ("numeric::float8", pa.float64())}
 _AS_TEXT = ("text", pa.string())
+_NO_ADDRESS = "a PostgreSQL database has an address: postgresql://user@host/name."
 _TABLES = (
     "SELECT n.nspname AS part, c.relname AS name, pg_table_is_visible(c.oid) AS visible FROM pg_class c"
     " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'v', 'm', 'p', 'f')"
@@ -44,7 +45,7 @@ class Postgres(Database):
                 yield OpenPostgres(source, cursor, errors)
             return
         if source.address is None:
-            raise UsageError(f"{source}: a PostgreSQL database has an address: postgresql://user@host/name.")
+            raise UsageError(f"{source}: {_NO_ADDRESS}")
         dbapi = driver("adbc_driver_postgresql.dbapi", source, "a PostgreSQL database")
         with faults(source, dbapi.Error, _unreachable):
             connection = dbapi.connect(source.address)
@@ -53,6 +54,33 @@ class Postgres(Database):
                 for setting in _SETTINGS:
                     cursor.execute(setting)
             yield OpenPostgres(source, cursor, dbapi.Error)
+
+    @contextmanager
+    def new_table(self, target: Input, name: str, schema: pa.Schema) -> Iterator[Store]:
+        """Columns have PostgreSQL's types for those of Arrow; lists are arrays."""
+        if target.address is None:
+            raise UsageError(f"{target}: {_NO_ADDRESS}")
+        dbapi = driver("adbc_driver_postgresql.dbapi", target, "a PostgreSQL database", "written")
+        part, _, own = name.rpartition(".")
+        how = {"table_name": own} | ({"db_schema_name": part} if part else {})
+        with faults(target, dbapi.Error, _unreachable):
+            connection = dbapi.connect(target.address)
+        with closing(connection), closing(connection.cursor()) as cursor, faults(target, dbapi.Error, _not_written):
+            if name in OpenPostgres(target, cursor, dbapi.Error).tables():
+                refuse_taken(target, name)
+            cursor.adbc_ingest(data=schema.empty_table(), mode="create", **how)
+            yield lambda table: cursor.adbc_ingest(data=table, mode="append", **how)
+            connection.commit()
+
+
+def _not_written(error: Exception) -> str:
+    if "SQLSTATE: 42P07" in str(error):
+        return "there is a table of this name already, and none is replaced; name another, or drop it yourself."
+    if "SQLSTATE: 42501" in str(error):
+        return "you may not make tables there; name another schema, as in `mine.people`, or ask for the right to."
+    return (
+        "the table cannot be written; check that it has no more columns than PostgreSQL allows, and the connection."
+    )
 
 
 class OpenPostgres:

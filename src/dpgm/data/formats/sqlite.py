@@ -6,6 +6,7 @@ each value is read by itself; one of another type is refused.
 """
 
 import datetime
+import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
@@ -13,12 +14,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpgm.data.formats.database import ROWS_AT_ONCE, Database, faults, quoted
+from dpgm.data.formats.database import ROWS_AT_ONCE, Database, Store, faults, quoted, refuse_taken
 from dpgm.data.formats.opening import Input
 from dpgm.data.values import Place, in_column, numbered
 from dpgm.errors import InputError
 
 _VIEW = "dpgm_columns"
+_LIST = "JSON ARRAY"  # as which lists are declared that are written here
 _WRONG = "holds a value that its declared type, {}, does not have; correct it, or convert the column in a `query`."
 
 
@@ -63,8 +65,16 @@ def _bytes(value: Any) -> bytes:
     return value
 
 
+def _texts(value: Any) -> list[str | None]:
+    found = json.loads(_text(value))
+    if not isinstance(found, list) or any(isinstance(one, (list, dict)) for one in found):
+        raise ValueError
+    return [one if one is None or isinstance(one, str) else json.dumps(one) for one in found]
+
+
 # The first word that a declared type contains decides, as in SQLite's own rules; without one, columns hold numbers.
 _READERS: tuple[tuple[str, pa.DataType, Callable[[Any], Any]], ...] = (
+    (_LIST, pa.list_(pa.string()), _texts),
     ("BOOL", pa.bool_(), _truth),
     ("DATETIME", pa.timestamp("us"), _moment),
     ("TIMESTAMP", pa.timestamp("us"), _moment),
@@ -85,6 +95,16 @@ _PLAIN: dict[pa.DataType, set[type]] = {
     pa.string(): {str, type(None)},
     pa.float64(): {int, float, type(None)},
 }
+
+
+_DECLARED: tuple[tuple[str, Callable[[pa.DataType], bool]], ...] = (
+    ("BOOLEAN", pa.types.is_boolean),
+    ("INTEGER", pa.types.is_integer),
+    ("REAL", pa.types.is_floating),
+    ("DATE", pa.types.is_date),
+    ("TIMESTAMP", pa.types.is_timestamp),
+    (_LIST, pa.types.is_nested),
+)
 
 
 def _reader(declared: str) -> tuple[pa.DataType, Callable[[Any], Any]]:
@@ -111,6 +131,57 @@ class Sqlite(Database):
             address = f"{source.path.absolute().as_uri()}?mode=ro"
             with closing(sqlite3.connect(address, uri=True)) as connection:
                 yield OpenSqlite(connection)
+
+    @contextmanager
+    def new_table(self, target: Input, name: str, schema: pa.Schema) -> Iterator[Store]:
+        """Lists are JSON texts, dates and times ISO texts, in columns declared for `dpgm` to read them back."""
+        is_new = not target.path.exists()
+        columns = ", ".join(f"{quoted(entry.name)} {_declaration(entry.type)}" for entry in schema)
+        marks = ", ".join("?" * len(schema))
+        try:
+            with (
+                faults(target, sqlite3.Error, _not_written),
+                closing(sqlite3.connect(target.path, isolation_level=None)) as connection,
+            ):
+                connection.execute("BEGIN IMMEDIATE")
+                if name in OpenSqlite(connection).tables():
+                    refuse_taken(target, name)
+                connection.execute(f"CREATE TABLE {quoted(name)} ({columns})")
+                insert = f"INSERT INTO {quoted(name)} VALUES ({marks})"
+                yield lambda table: connection.executemany(
+                    insert, zip(*(_cells(column) for column in table.columns), strict=True)
+                )
+                connection.execute("COMMIT")
+        except BaseException:
+            if is_new:
+                target.path.unlink(missing_ok=True)
+            raise
+
+
+def _declaration(kind: pa.DataType) -> str:
+    """How a column of an Arrow type is declared."""
+    return next((word for word, known in _DECLARED if known(kind)), "TEXT")
+
+
+def _cells(column: pa.ChunkedArray) -> list[Any]:
+    """A column as SQLite stores it."""
+    kind = column.type
+    if pa.types.is_boolean(kind):
+        column = column.cast(pa.int8())
+    if pa.types.is_temporal(kind):
+        column = column.cast(pa.string())
+    values: list[Any] = column.to_pylist()
+    if not pa.types.is_nested(kind):
+        return values
+    return [None if one is None else json.dumps(one, ensure_ascii=False, default=str) for one in values]
+
+
+def _not_written(error: sqlite3.Error) -> str:
+    if "locked" in str(error) or "busy" in str(error):
+        return "somebody else is using it; run again when they are done."
+    if "not a database" in str(error) or "malformed" in str(error):
+        return "is no SQLite database; name another file."
+    return "the table cannot be written; check the folder, the disk and the number of columns."
 
 
 class OpenSqlite:
@@ -170,7 +241,7 @@ def _column(values: tuple[Any, ...], declared: str, place: Place) -> pa.Array:
     for row, value in enumerate(values):
         try:
             converted.append(None if value is None else read(value))
-        except (TypeError, ValueError, OverflowError):
+        except (TypeError, ValueError, OverflowError, RecursionError):
             raise InputError(f"{place(row)}: {_WRONG.format(declared or 'TEXT')}") from None
     return pa.array(converted, kind)
 
