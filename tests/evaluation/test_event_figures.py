@@ -7,7 +7,7 @@ import dpgm
 from dpgm.data.domain import Domain, ItemSequence
 from dpgm.data.events import Events
 from dpgm.data.records import Records
-from dpgm.evaluation.event_figures import FIRST_ORDER, UNORDERED, event_figures, total_variation
+from dpgm.evaluation.event_figures import FIRST_ORDER, UNORDERED, code_distance, event_figures
 from synthesis_data import TRAVELLERS, some_records
 
 HOUR, DAY = 60, 24 * 60
@@ -66,8 +66,8 @@ def test_a_chain_keeps_steps_and_independent_items_do_not():
 
 def test_total_variation_of_nothing():
     nothing, some = np.empty(0, dtype=np.int64), np.array([1])
-    assert total_variation(nothing, nothing) == 0
-    assert total_variation(nothing, some) == total_variation(some, nothing) == 1
+    assert code_distance(nothing, nothing) == 0
+    assert code_distance(nothing, some) == code_distance(some, nothing) == 1
 
 
 def test_the_verdict_and_the_report_speak_of_order(tmp_path):

@@ -77,9 +77,7 @@ def event_figures(real: Records, synthetic: Records, method: str, seed: int) -> 
     return EventFigures(
         {
             name: {
-                who: total_variation(of(events[0]), of(other))
-                for who, other in methods.items()
-                if _has(other, name)
+                who: code_distance(of(events[0]), of(other)) for who, other in methods.items() if _has(other, name)
             }
             for name, of in compared.items()
         },
@@ -127,7 +125,7 @@ def event_distances(real: Records) -> dict[str, Callable[[Records, Records], flo
         return {}
 
     def of(codes: Callable[[Events], Ints]) -> Callable[[Records, Records], float]:
-        return lambda first, second: total_variation(codes(_events(first)), codes(_events(second)))
+        return lambda first, second: code_distance(codes(_events(first)), codes(_events(second)))
 
     def run_errors(first: Records, second: Records) -> float:
         return run_error(_events(first), _events(second), JUDGED_RUN, _items(real))
@@ -135,7 +133,7 @@ def event_distances(real: Records) -> dict[str, Callable[[Records, Records], flo
     return {name: of(codes) for name, codes in distances_of(real).items()} | {"runs": run_errors}
 
 
-def total_variation(first: Ints, second: Ints) -> float:
+def code_distance(first: Ints, second: Ints) -> float:
     """Half the sum of differences between the shares of all codes; 1 if only one side has any."""
     if not len(first) or not len(second):
         return float(len(first) != len(second))
