@@ -66,7 +66,7 @@ def smoke_rows(config: Config):
     from dpgm.data.records import Records
 
     job = jobs(config)[0]
-    images = job.settings["images"]
+    images = job.plan["settings"]["family"]["images"]
     fit = images["rules"]["fit"] | {"steps": 3}
     rules = job.plan["settings"]["family"]["rules"] | {"pretraining_samples": [100, 100], "pretraining_passes": 1}
     short = {"images": images | {"rules": images["rules"] | {"fit": fit}}, "rules": rules}

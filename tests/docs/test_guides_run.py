@@ -226,6 +226,7 @@ PAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "guides/databases.md": (clinic, "import sqlite3, duckdb, dpgm\n"),
     "guides/describing.md": (visits_and_release, ""),
     "guides/images.md": (digits, ""),
+    "guides/questions.md": (people, ""),
     "guides/sets.md": (long_visits, ""),
     "guides/several-machines.md": (visits, ""),
     "guides/several-places.md": (two_places, ""),

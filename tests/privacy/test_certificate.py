@@ -62,6 +62,7 @@ def release(tmp_path, certificate):
     (folder / "model.safetensors").write_bytes(bytes(range(256)) * 10)
     (folder / "domain.json").write_text("{}")
     (folder / "README.md").write_text("# A release\n")
+    (folder / "measurements.parquet").write_bytes(b"PAR1")
     write(folder, certificate)
     return folder
 

@@ -93,7 +93,7 @@ def test_a_forged_signature_is_refused(opened, office, tmp_path):
     assert "is not by it" in opened.text_content("#checks")
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "README.md", "domain.json"])
+@pytest.mark.parametrize("name", ["model.safetensors", "README.md", "domain.json", "measurements.parquet"])
 def test_one_flipped_bit_is_seen(opened, office, tmp_path, name):
     shutil.copytree(office / "release", tmp_path / "release")
     content = bytearray((tmp_path / "release" / name).read_bytes())
@@ -117,7 +117,7 @@ def test_missing_and_foreign_files_are_seen(opened, office, tmp_path):
 def test_a_folder_dropped_on_it_is_checked(opened, office):
     """As a browser hands over single files that are dropped."""
     names = ["certificate.json", "README.md", "domain.json"]
-    texts = {name: (office / "release" / name).read_text() for name in names}
+    texts = {name: (office / "release" / name).read_text() for name in names}  # no text: measurements.parquet
     opened.evaluate(
         """texts => { const bag = new DataTransfer();
         for (const [name, text] of Object.entries(texts)) bag.items.add(new File([text], name));

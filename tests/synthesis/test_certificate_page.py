@@ -30,6 +30,9 @@ def folder(tmp_path):
     return tmp_path / "release"
 
 
+NOT_TRIED = ["the generator opens", "measurements.parquet holds what the mechanisms released"]
+
+
 def failed(folder):
     return [check.name for check in dpgm.verify(folder).failed]
 
@@ -60,7 +63,7 @@ def test_one_changed_word_is_found(folder, before, after):
     page = (folder / "certificate.html").read_text()
     assert before in page
     (folder / "certificate.html").write_text(page.replace(before, after))
-    assert failed(folder) == ["certificate.html says what the certificate says", "epsilon", "the generator opens"]
+    assert failed(folder) == ["certificate.html says what the certificate says", "epsilon", *NOT_TRIED]
 
 
 def test_a_release_without_the_page_is_refused(folder):
@@ -73,7 +76,7 @@ def test_other_odds_than_those_of_the_mechanisms_are_refused(folder, change):
     edit(folder, lambda document: document["odds"].update(change))
     certificate = Certificate.from_json((folder / "certificate.json").read_text())
     (folder / "certificate.html").write_text(certificate_page(certificate))
-    assert failed(folder) == ["odds", "the generator opens"]
+    assert failed(folder) == ["odds", *NOT_TRIED]
 
 
 def test_what_a_curator_says_is_shown_and_never_run(tmp_path):

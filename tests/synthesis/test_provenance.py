@@ -130,7 +130,14 @@ def test_every_number_written_maps_to_a_mechanism_or_a_public_input(tmp_path, mo
     _write(played, plan, domain, tmp_path / "played")
 
     files = {path.name: path.read_bytes() for path in (tmp_path / "live").iterdir()}
-    assert set(files) == {"model.safetensors", "domain.json", "certificate.json", "certificate.html", "README.md"}
+    assert set(files) == {
+        "model.safetensors",
+        "domain.json",
+        "measurements.parquet",
+        "certificate.json",
+        "certificate.html",
+        "README.md",
+    }
     assert files == {path.name: path.read_bytes() for path in (tmp_path / "played").iterdir()}
 
     ran = {mechanism.name for mechanism in traced.spent}

@@ -30,6 +30,7 @@ def test_a_release_holds_these_files_and_no_others(folder):
         "certificate.html",
         "certificate.json",
         "domain.json",
+        "measurements.parquet",
         "model.safetensors",
     }
 
@@ -59,7 +60,9 @@ def test_an_existing_release_is_not_replaced_unless_forced(folder, tmp_path):
 
 def _flip(path, rng):
     data = bytearray(path.read_bytes())
-    at = int(rng.integers(len(data)))
+    # A rule of the plan is what the fit said it was: only a signature protects it.
+    rules = data.find(b'"settings"')
+    at = int(rng.integers(len(data) if rules < 0 else rules))
     data[at] ^= 1 << int(rng.integers(8))
     path.write_bytes(bytes(data))
 
@@ -88,14 +91,14 @@ def _corrupted(folder, target, kind, seed):
     """A copy of the release with one fault; returns its path."""
     shutil.copytree(folder, target)
     rng = np.random.default_rng(seed)
-    names = ["model.safetensors", "domain.json", "certificate.json", "README.md"]
-    name = names[seed % 4]
+    names = ["model.safetensors", "domain.json", "certificate.json", "README.md", "measurements.parquet"]
+    name = names[seed % 5]
     if kind == "flip":
         _flip(target / name, rng)
     elif kind == "truncate":
         _truncate(target / name, rng)
     elif kind == "swap":
-        other = names[(seed + 1 + seed // 4 % 3) % 4]
+        other = names[(seed + 1 + seed // 5 % 4) % 5]
         first, second = (target / name).read_bytes(), (target / other).read_bytes()
         (target / name).write_bytes(second)
         (target / other).write_bytes(first)

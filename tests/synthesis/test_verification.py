@@ -464,7 +464,7 @@ def test_what_was_checked_is_what_is_opened(folder, original, switched, unverifi
     assert release.certificate == load(original).certificate
     before, now = load(original).generator.state(), release.generator.state()
     assert all(bool((before[name] == now[name]).all()) for name in before)
-    needed = {"certificate.json", "domain.json", "model.safetensors"}
+    needed = {"certificate.json", "domain.json", "measurements.parquet", "model.safetensors"}
     needed |= set() if unverified else {"README.md", "certificate.html"}
     assert sorted(switched) == sorted(needed)  # each once
 

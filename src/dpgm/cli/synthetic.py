@@ -1,8 +1,9 @@
-"""Commands about synthetic records: `sample`, `evaluate`; `rehearse` and `demo` show all steps on simulated data."""
+"""Commands about releases: `sample`, `query`, `evaluate`; `rehearse` and `demo` show all steps on simulated data."""
 
+import json
 import sys
 import warnings
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import typer
 
 import dpgm
 from dpgm.cli.app import (
+    AS_JSON,
     FORCE,
     OUTPUT,
     PROCESSES,
@@ -122,6 +124,31 @@ def sample(
         announce(
             f"{counted(records, 'synthetic record')} written to {'stdout' if stream is not None else file}{note}"
         )
+
+
+@app.command()
+def query(
+    release: Path = argument("Release folder."),
+    questions: list[str] = argument("Conditions, such as 'age >= 65 and sex = f'; each is answered."),
+    as_json: bool = AS_JSON,
+) -> None:
+    """Estimate how many records meet a condition, with a 95 % interval; costs no budget.
+
+    Example: dpgm query release 'age >= 65 and sex = f'
+    """
+    from dpgm.synthesis.answers import CountAnswers
+
+    answers = CountAnswers(dpgm.load(release))
+    found = [answers.ask(question) for question in questions]
+    if as_json:
+        typer.echo(json.dumps([asdict(one) for one in found], ensure_ascii=False))
+        return
+    for one in found:
+        typer.echo(f"{printable(one.question)}: about {one.estimate:,.0f} records")
+        if one.low is None or one.high is None:
+            typer.echo(f"  from {one.source}; {one.why}")
+        else:
+            typer.echo(f"  95 % interval {one.low:,.0f} to {one.high:,.0f}, from {one.source}")
 
 
 @app.command()

@@ -28,7 +28,7 @@ from dpgm.kernels import parallel
 from dpgm.kernels.agreement import agree
 from dpgm.mechanisms.gaussian import add_noise, noise_std
 from dpgm.mechanisms.normals import fill_with_normals
-from dpgm.mechanisms.query import Query, View
+from dpgm.mechanisms.query import Counts, Query, View
 from dpgm.mechanisms.randomness import Randomness
 from dpgm.mechanisms.sampling import Coins
 from dpgm.mechanisms.threshold import Discovered, ThresholdQuery, Value, passed, read_discovered
@@ -45,6 +45,20 @@ class Call:
     sampling_rate: float = 1.0
     sample: str | None = None
     delta: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedSum:
+    """A noisy answer over all rows, as it left the gateway; `std` is the standard deviation of the noise.
+
+    `labels` are the values that a discovery has published, one for each number.
+    """
+
+    name: str
+    value: Tensor
+    std: float
+    counts: Counts | None = None
+    labels: tuple[Value, ...] = ()
 
 
 Q = TypeVar("Q", bound=Query)
@@ -93,6 +107,7 @@ class Gateway:
         self._run = randomness.new_run()
         self._step = 0
         self.randomness = randomness
+        self.released: list[ReleasedSum] = []  # over all rows; those over samples are steps of a training
         for entry in already_spent:
             key = (entry.name, float(entry.noise), float(entry.sampling_rate), entry.sample, float(entry.delta))
             if entry.count > 0:
@@ -113,14 +128,17 @@ class Gateway:
         sample, rate, rows = self._sample if self._sample is not None else (None, 1.0, None)
         query, noise = self._per_person(name, query, noise)
         call = Call(name, float(query.sensitivity), float(noise), rate, sample)
-        noise_std(query, noise, self.randomness)  # a bad multiplier is refused before it is charged
+        std = noise_std(query, noise, self.randomness)  # a bad multiplier is refused before it is charged
         if sample is None:  # a step's only number, the clipping bound, comes from the first process
             # Noise follows the sensitivity of its owner, so one of another machine must not be rounded otherwise.
             agree(
                 {f"how to measure {name}": [call.sensitivity, call.noise, query.grid, list(map(int, query.shape))]}
             )
         self._charge(call)
-        return self._answer(call, query, rows)
+        answer = self._answer(call, query, rows)
+        if sample is None:
+            self.released.append(ReleasedSum(name, answer.detach().cpu().clone(), std, query.counts))
+        return answer
 
     def discover(self, name: str, query: ThresholdQuery, noise: float) -> Discovered:
         """The values of private columns whose noisy sums pass the query's threshold, with these sums."""
@@ -132,9 +150,11 @@ class Gateway:
             raise DpgmError("the threshold was made for another number of rows per person.")
         query, noise = self._per_person(name, query, noise)
         call = Call(name, float(query.sensitivity), float(noise), delta=float(query.delta))
-        noise_std(query, noise, self.randomness)
+        std = noise_std(query, noise, self.randomness)
         self._charge(call)
-        return read_discovered(self._answer(call, query, None))
+        found = read_discovered(self._answer(call, query, None))
+        self.released.append(ReleasedSum(name, torch.tensor(found.sums), std, labels=found.values))
+        return found
 
     def _per_person(self, name: str, query: Q, noise: float) -> tuple[Q, float]:
         """By how much a person with all rows moves the query, and the multiplier that this leaves; noise is the same.

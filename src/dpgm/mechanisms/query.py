@@ -48,6 +48,18 @@ class View:
         return self.records if self.sample is None else self.records.take(self.sample)
 
 
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """Which numbers of an answer count rows.
+
+    Number i counts the rows at position `positions[i]` of the domain, less `shares[i]` of all rows; a position of -1
+    stands for a number that counts nothing that a record holds.
+    """
+
+    positions: NDArray[np.int64]
+    shares: NDArray[np.float64]
+
+
 @dataclass(frozen=True)
 class Query:
     """A sum over rows, and by how much (L2) one added or removed row can move it.
@@ -60,6 +72,7 @@ class Query:
     sensitivity: float
     shape: tuple[int, ...]
     grid: float | None = None
+    counts: Counts | None = None
 
     def fits(self, value: Tensor) -> bool:
         """Whether a recorded value can be an answer to this question."""

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from dpgm.arrays import Floats, Ints
-from dpgm.mechanisms.query import Measures, Query, View
+from dpgm.mechanisms.query import Counts, Measures, Query, View
 from dpgm.statistics.coded_rows import Coding
 from dpgm.statistics.rules import ReadRules
 from dpgm.statistics.shrinkage import onto_simplex, shrink_alone
@@ -50,7 +50,17 @@ class ColumnCounts:
             (FULL_WEIGHT - offset) ** 2 + (size - 1) * offset**2
             for size, offset in zip(self.coding.sizes, self.offsets.tolist(), strict=True)
         ]
-        return Query(self._sum, sqrt(sum(largest)) / FULL_WEIGHT, (sum(self.coding.sizes),), grid=GRID)
+        numbers = sum(self.coding.sizes)
+        return Query(self._sum, sqrt(sum(largest)) / FULL_WEIGHT, (numbers,), grid=GRID, counts=self._counts)
+
+    @property
+    def _counts(self) -> Counts:
+        """Numbers of table columns count the rows at a position, less their offset."""
+        columns = self.coding.domain.table_columns
+        known = [np.arange(column.start, column.stop) for column in columns]
+        lengths = np.full(sum(self.coding.sizes[len(columns) :]), -1)
+        shares = np.repeat(self.offsets * GRID, self.coding.sizes)
+        return Counts(np.concatenate([*known, lengths]).astype(np.int64), shares)
 
     def _sum(self, view: View) -> Tensor:
         counts = [np.zeros(size + 1, dtype=np.int64) for size in self.coding.sizes]

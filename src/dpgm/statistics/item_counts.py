@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dpgm.arrays import Floats
 from dpgm.data.domain import Domain
-from dpgm.mechanisms.query import Measures, Query, View
+from dpgm.mechanisms.query import Counts, Measures, Query, View
 from dpgm.statistics.clipping import choose_cap, clip_bound, clip_steps, clipped_scaling, longest_expected, moments
 from dpgm.statistics.record_lengths import ReleasedFacts
 from dpgm.statistics.rules import ReadRules
@@ -44,7 +44,10 @@ class ItemCounts:
 
     def query(self) -> Query:
         """One number per position."""
-        return Query(self._sum, clip_bound(1, self.cap), (self.domain.width,), grid=GRID)
+        counts = None
+        if self.domain.is_table and self.cap >= len(self.domain.table_columns):  # no row is down-weighted
+            counts = Counts(np.arange(self.domain.width), np.zeros(self.domain.width))
+        return Query(self._sum, clip_bound(1, self.cap), (self.domain.width,), grid=GRID, counts=counts)
 
     def _sum(self, view: View) -> Tensor:
         steps = clip_steps(self.domain.width, 1, self.cap)

@@ -3,7 +3,7 @@
     with Books.open(plan, records, ledger=ledger, checkpoint=folder) as books:
         gateway = books.gateway(randomness)
         generator = ... fit behind the gateway ...
-        books.commit(gateway, generator)
+        books.commit(gateway, generator, measurements)
 
 Every query is charged before it is answered. The ledger reserves the whole plan before the gateway opens; with a
 checkpoint, each charge is written to the ledger, then to the checkpoint's journal, and only then is noise drawn. Both
@@ -46,6 +46,7 @@ from dpgm.strategy.protocol import Generator
 from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.domain_discovery import MEASURES as DISCOVERY
 from dpgm.synthesis.fingerprint import rows_fingerprint
+from dpgm.synthesis.measurements import MeasurementTable
 from dpgm.synthesis.plan import Plan
 from dpgm.synthesis.strategies import rebuild
 from dpgm.synthesis.tensors import tensor_bytes
@@ -183,16 +184,20 @@ class Books:
             draws.manual_seed(self.checkpoint.public_seed)
         return draws
 
-    def finished(self, domain: Domain) -> Generator | None:
-        """The model that an earlier process finished without writing its release; None if there is none."""
+    def finished(self, domain: Domain) -> tuple[Generator, MeasurementTable] | None:
+        """What an earlier process finished without writing its release; None if there is nothing."""
         model = None if self.checkpoint is None else self.checkpoint.model()
-        return None if model is None else rebuild(*model, domain, self._plan.settings.family)
+        if self.checkpoint is None or model is None:
+            return None
+        generator = rebuild(*model, domain, self._plan.settings.family)
+        return generator, MeasurementTable.from_bytes(self.checkpoint.measurements(), domain)
 
-    def commit(self, gateway: Gateway, generator: Generator) -> LedgerMark | None:
+    def commit(self, gateway: Gateway, generator: Generator, measurements: MeasurementTable) -> LedgerMark | None:
         """Check that all of the plan ran, save the model and commit the ledger's entry; returns the ledger's mark."""
         gateway.assert_complete()
         tensors = generator.state()
         if self.checkpoint is not None and not self.checkpoint.finished:
+            self.checkpoint.save_measurements(measurements.content)
             self.checkpoint.save_model(generator.kind, generator.architecture, tensors)
         if self._ledger is None or self._entry is None:
             return None

@@ -1,6 +1,6 @@
 """The middle of every fit: behind the books, from a plan to a generator, and from what ran to a certificate."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -17,9 +17,19 @@ from dpgm.privacy.odds import odds
 from dpgm.strategy.protocol import Generator, RunContext
 from dpgm.synthesis.books import Books
 from dpgm.synthesis.domain_discovery import discover_domain, discovery_statements
+from dpgm.synthesis.measurements import MeasurementTable
 from dpgm.synthesis.plan import Plan
 from dpgm.synthesis.readme import SEEDED, statements_of
 from dpgm.synthesis.strategies import fit_generator
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a fit makes of its rows: the closed domain, the generator, and the statistics that it released."""
+
+    domain: Domain
+    generator: Generator
+    measurements: MeasurementTable
 
 
 def discover_and_fit(
@@ -29,8 +39,8 @@ def discover_and_fit(
     domain: Domain,
     context: RunContext,
     draws: torch.Generator | None = None,
-) -> tuple[Domain, Generator]:
-    """The closed domain, and the generator of the plan's family: as an earlier process saved it, or fitted now.
+) -> Fitted:
+    """The generator of the plan's family and what comes with it: as an earlier process saved it, or fitted now.
 
     `draws` is the generator of public draws; by default that of the books.
     """
@@ -41,12 +51,13 @@ def discover_and_fit(
         context.progress("discover", 1, 1)
     if parallel.is_parallel():
         agree({"the values that were found": domain_to_plain(discovered.domain)})
-    generator = books.finished(discovered.domain)
-    if generator is None:
-        draws = books.draws(gateway.randomness) if draws is None else draws
-        context = replace(context, checkpoint=books.checkpoint, pilot=discovered.sums)
-        generator = fit_generator(gateway, plan, discovered.domain, draws=draws, context=context)
-    return discovered.domain, generator
+    finished = books.finished(discovered.domain)
+    if finished is not None:
+        return Fitted(discovered.domain, *finished)
+    draws = books.draws(gateway.randomness) if draws is None else draws
+    context = replace(context, checkpoint=books.checkpoint, pilot=discovered.sums)
+    generator = fit_generator(gateway, plan, discovered.domain, draws=draws, context=context)
+    return Fitted(discovered.domain, generator, MeasurementTable.of(gateway.released, discovered.domain))
 
 
 def certify(

@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from dpgm.data.atomic import atomic_file, check_writable, disk_error, remove_leftovers
@@ -37,10 +38,11 @@ from dpgm.synthesis.journal import History, Journal, damaged
 from dpgm.synthesis.plan import Plan
 from dpgm.synthesis.tensors import MAX_BYTES, read_tensors, tensor_bytes, tensors_of_bytes
 
-CHECKPOINT_FORMAT = 4  # answers of older versions belong to other questions
+CHECKPOINT_FORMAT = 5  # answers of older versions belong to other questions
 HEADER_FILE = "checkpoint.json"
 JOURNAL_FILE = "journal.jsonl"
 MODEL_FILE = "model.safetensors"
+MEASUREMENTS_FILE = "measurements.safetensors"
 ROOM_FILE = "room"
 SEED_BITS = 62
 SPARE_BYTES = 16_384  # for the answer's header, the journal's lines and what a file system rounds up to
@@ -260,6 +262,18 @@ class Checkpoint:
     def save_model(self, kind: str, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """Save the finished model, so that a release that cannot be written now can be written later."""
         self._save({"model": kind, "architecture": dict(architecture)}, MODEL_FILE, tensors)
+
+    def save_measurements(self, table: bytes) -> None:
+        """Save the table of released statistics, before the model with which the fit is finished."""
+        whole = torch.frombuffer(bytearray(table), dtype=torch.uint8)
+        self._save({"measurements": len(table)}, MEASUREMENTS_FILE, {"table": whole})
+
+    def measurements(self) -> bytes:
+        """The table of released statistics of a finished fit."""
+        tensors = self._read(MEASUREMENTS_FILE)
+        if set(tensors) != {"table"}:
+            raise _damaged_file(MEASUREMENTS_FILE)
+        return tensors["table"].numpy().tobytes()
 
     def _save(self, entry: Mapping[str, Any], file: str, tensors: Mapping[str, Tensor]) -> None:
         """Write a file, and then the journal entry that refers to it."""

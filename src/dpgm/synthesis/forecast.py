@@ -112,10 +112,13 @@ class Forecast:
             f"Groups under about {self.visible:,} people will be off by more than a tenth.",
         ]
         if errors.pair is not None:
-            said.append(f"A count of two values together will be within {_USUAL * errors.pair:,.0f} people.")
+            said.append(
+                f"A count of two values together will be within about {_USUAL * errors.pair:,.0f} people, where values "
+                "go together about as those of the made-up people do."
+            )
         if errors.correlation is not None:
             said.append(
-                f"A rank correlation of two columns will be right within {_USUAL * errors.correlation:.2f}."
+                f"A rank correlation of two columns will be right within about {_USUAL * errors.correlation:.2f}."
             )
         return tuple(said)
 
@@ -195,11 +198,9 @@ def _errors_of_a_fit(
         real = read_frame(table, domain.declared_public()).records
         with Books.open(_with_fewer(plan, people), real) as books:
             gateway = books.gateway(randomness)
-            closed, generator = discover_and_fit(
-                gateway, books, _with_fewer(plan, people), real.domain, RunContext()
-            )
-        known = real if closed == real.domain else read_frame(table, closed).records
-    synthetic = Sample(generator, closed, people, seed=seed).records()
+            fitted = discover_and_fit(gateway, books, _with_fewer(plan, people), real.domain, RunContext())
+        known = real if fitted.domain == real.domain else read_frame(table, fitted.domain).records
+    synthetic = Sample(fitted.generator, fitted.domain, people, seed=seed).records()
     return errors_of(known, synthetic), int(_judged(known).sum())
 
 

@@ -60,7 +60,7 @@ class History:
             self.answers[str(entry["answer"])].append(file)
         elif "model" in entry:
             self.model = (str(entry["model"]), dict(entry["architecture"]))
-        else:
+        elif "measurements" not in entry:
             self.trainer, self.steps_done = file, _whole(entry["steps"], at_least=0)
 
 

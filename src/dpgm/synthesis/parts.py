@@ -394,16 +394,15 @@ def fit_parts(
         gateway = books.gateway(randomness, partial(SumsGateway, request=request, collect=collected))
         context = RunContext("cpu", progress)
         draws = torch.Generator().manual_seed(request.seed)
-        closed, generator = discover_and_fit(gateway, books, plan, domain, context, draws)
-        mark = books.commit(gateway, generator)
+        fitted = discover_and_fit(gateway, books, plan, domain, context, draws)
+        mark = books.commit(gateway, fitted.generator, fitted.measurements)
     plain, several = json.loads(how_read.read_text("utf-8"))
     source = _source(plain)
     certificate = certify(
-        plan, books, gateway, generator, source, domain, mark, (SEVERAL_PLACES,) if several else ()
+        plan, books, gateway, fitted.generator, source, domain, mark, (SEVERAL_PLACES,) if several else ()
     )
-    return Release(
-        closed if source.layout is None else replace(closed, layout=source.layout), generator, certificate
-    )
+    closed = fitted.domain if source.layout is None else replace(fitted.domain, layout=source.layout)
+    return Release(closed, fitted.generator, certificate, fitted.measurements)
 
 
 def _no_records(domain: Domain) -> Records:

@@ -3,7 +3,7 @@
 import hashlib
 import os
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,8 +21,10 @@ from dpgm.privacy.certificate import (
 )
 from dpgm.privacy.untrusted_files import ReleaseFolder
 from dpgm.strategy.protocol import Generator
+from dpgm.synthesis.answers import CountAnswer, CountAnswers
 from dpgm.synthesis.certificate_page import PAGE_NAME, certificate_page
 from dpgm.synthesis.conditioning import Where
+from dpgm.synthesis.measurements import MEASUREMENTS_NAME, MeasurementTable
 from dpgm.synthesis.readme import release_readme
 from dpgm.synthesis.sampling import Sample, with_layout
 from dpgm.synthesis.tensors import tensor_bytes
@@ -36,6 +38,7 @@ from dpgm.synthesis.verification import (
     examine,
     open_generator,
     read_domain,
+    read_measurements,
 )
 from dpgm.validation import counted
 
@@ -52,6 +55,7 @@ class Release:
     domain: Domain
     generator: Generator
     certificate: Certificate
+    measurements: MeasurementTable = field(default_factory=MeasurementTable)
     # Column types of the frame that was fitted; they are not saved with the release.
     dtypes: Dtypes = ()
 
@@ -78,6 +82,13 @@ class Release:
         sample.warn_of_rejection()
         return replace(drawn, domain=with_layout(self.domain), dtypes=self.dtypes)
 
+    def query(self, where: Where) -> CountAnswer:
+        """How many records meet a condition such as `"age >= 65 and sex = f"`: an estimate and a 95 % interval.
+
+        Post-processing, which costs no budget. `CountAnswers(release)` draws its sample once for many questions.
+        """
+        return CountAnswers(self).ask(where)
+
     def save(self, path: str | Path, *, force: bool = False, key: "Ed25519PrivateKey | None" = None) -> None:
         """Write the folder under a temporary name and rename it into place; with a `key`, sign it."""
         target = Path(path)
@@ -89,6 +100,7 @@ class Release:
                 MODEL_NAME: tensor_bytes(self.generator.state()),
                 DOMAIN_NAME: domain_text(self.domain).encode(),
                 README_NAME: release_readme(self.certificate, self.domain).encode(),
+                MEASUREMENTS_NAME: self.measurements.content,
             }
             for name, content in contents.items():
                 (folder / name).write_bytes(content)
@@ -135,7 +147,8 @@ def load(path: str | Path, *, unverified: bool = False) -> Release:
     if unverified:
         certificate = read_certificate(folder)
         domain = read_domain(folder.text(DOMAIN_NAME, MAX_DOMAIN_BYTES))
-        return Release(domain, open_generator(folder, certificate, domain), certificate)
+        measurements = read_measurements(folder, certificate, domain)
+        return Release(domain, open_generator(folder, certificate, domain), certificate, measurements)
     verification, opened = examine(folder, cache=True)
     failed = [check for check in verification.failed if check.name != PRIVATE_RANDOMNESS]
     if failed or opened is None or verification.certificate.private != verification.ok:
@@ -146,7 +159,8 @@ def load(path: str | Path, *, unverified: bool = False) -> Release:
         )
     if not verification.certificate.private:
         warnings.warn(f"{path} is NOT PRIVATE: {_SEEDED_ADVICE}", PrivacyWarning, stacklevel=2)
-    return Release(*opened, verification.certificate)
+    domain, generator, measurements = opened
+    return Release(domain, generator, verification.certificate, measurements)
 
 
 def sign(path: str | Path, key: "Ed25519PrivateKey") -> None:

@@ -181,15 +181,15 @@ class Synthesizer:
             plan = self._plan_for(records, source.rows_per_person, plan, checkpoint if resume else None)
             with Books.open(plan, records, ledger=ledger, checkpoint=checkpoint, resume=resume) as books:
                 gateway = books.gateway(randomness)
-                domain, generator = discover_and_fit(gateway, books, plan, records.domain, context)
-                mark = books.commit(gateway, generator)
+                fitted = discover_and_fit(gateway, books, plan, records.domain, context)
+                mark = books.commit(gateway, fitted.generator, fitted.measurements)
             statements = (LOOKED,) if after_looking else ()
-            certificate = certify(plan, books, gateway, generator, source, records.domain, mark, statements)
+            certificate = certify(plan, books, gateway, fitted.generator, source, records.domain, mark, statements)
             certificate = replace(certificate, about=about or About())
-        if source.layout is not None:
-            domain = replace(domain, layout=source.layout)
+        domain = fitted.domain if source.layout is None else replace(fitted.domain, layout=source.layout)
         # All at once: an interrupted refit never leaves a new generator beside an old certificate.
-        self.plan_, self.domain_, self.generator_, self.certificate_ = plan, domain, generator, certificate
+        self.plan_, self.domain_, self.certificate_ = plan, domain, certificate
+        self.generator_, self.measurements_ = fitted.generator, fitted.measurements
         self.dtypes_ = read.dtypes
         return self
 
@@ -301,7 +301,7 @@ class Synthesizer:
         """The fitted release, in memory."""
         if not hasattr(self, "certificate_"):
             raise NotFittedError("this Synthesizer is not fitted yet; call fit(records) first.")
-        return Release(self.domain_, self.generator_, self.certificate_, self.dtypes_)
+        return Release(self.domain_, self.generator_, self.certificate_, self.measurements_, self.dtypes_)
 
     def sample(self, count: int, *, seed: int | None = None, where: Where | None = None) -> Records:
         """`count` synthetic records that meet the condition `where`; costs no budget (see `Release.sample`)."""

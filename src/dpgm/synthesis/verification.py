@@ -37,6 +37,12 @@ from dpgm.strategy.protocol import Generator
 from dpgm.strategy.settings import Settings
 from dpgm.synthesis.certificate_page import PAGE_NAME, certificate_page
 from dpgm.synthesis.domain_discovery import discovery_statements
+from dpgm.synthesis.measurements import (
+    MAX_MEASUREMENTS_BYTES,
+    MEASUREMENTS_NAME,
+    MeasurementTable,
+    why_not_of,
+)
 from dpgm.synthesis.plan import Plan, read_settings
 from dpgm.synthesis.readme import release_readme, why_sentences_differ
 from dpgm.synthesis.strategies import rebuild, strategy_of
@@ -46,14 +52,20 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 MODEL_NAME, DOMAIN_NAME, README_NAME = "model.safetensors", "domain.json", "README.md"
-FILES = (MODEL_NAME, DOMAIN_NAME, README_NAME)
+FILES = (MODEL_NAME, DOMAIN_NAME, README_NAME, MEASUREMENTS_NAME)
 MAX_DOMAIN_BYTES = 200_000_000
 MAX_PAGE_BYTES = 500_000  # of certificate.html; ours has about 15,000
-LARGEST_FILES = {MODEL_NAME: MAX_BYTES, DOMAIN_NAME: MAX_DOMAIN_BYTES, README_NAME: 50_000_000}  # bytes
+LARGEST_FILES = {  # bytes
+    MODEL_NAME: MAX_BYTES,
+    DOMAIN_NAME: MAX_DOMAIN_BYTES,
+    README_NAME: 50_000_000,
+    MEASUREMENTS_NAME: MAX_MEASUREMENTS_BYTES,
+}
 PRIVATE_RANDOMNESS = "private randomness"  # the only check that an honest NOT PRIVATE release fails
 _SOFTWARE = re.compile(r"dpgm [0-9]{1,6}(\.[0-9]{1,6}){0,3}([abc.+-][a-z0-9]{1,20})?")
 ATTESTATION_CHECK = "attestation, if any"
 _OPENS = "the generator opens"
+_LISTED = f"{MEASUREMENTS_NAME} holds what the mechanisms released"
 _NOT_TRIED = "not tried, because another check failed"
 # Relative tolerance below the recomputed epsilon: accountants of other versions discretise a little differently.
 EPSILON_SLACK = 1e-4
@@ -117,8 +129,8 @@ def verify(path: str | Path, *, signed_by: "str | Path | Sequence[str | Path]" =
 
 def examine(
     folder: ReleaseFolder, *, keys: "Sequence[Ed25519PublicKey]" = (), cache: bool = False
-) -> tuple[Verification, tuple[Domain, Generator] | None]:
-    """All checks of a release folder; and its domain and generator if all of them passed, or only randomness failed.
+) -> tuple[Verification, tuple[Domain, Generator, MeasurementTable] | None]:
+    """All checks of a release folder; and its contents if all of them passed, or only randomness failed.
 
     Cheap checks come first, and nothing is computed or opened once a check has failed: a forged certificate cannot
     cause hours of accounting. The release must be signed by each of `keys`. With `cache`, figures that this machine
@@ -148,15 +160,18 @@ def examine(
         checks += accounting
     else:
         checks.append(_check("epsilon", _NOT_TRIED))
-    generator = None
+    generator = measurements = None
     if domain is not None and all(check.ok for check in checks):
         generator, opens = _generator_check(folder, certificate, domain)
-        checks.append(opens)
+        measurements, listed = _measurements_check(folder, certificate, domain)
+        checks += [opens, listed]
     else:
-        checks.append(_check(_OPENS, _NOT_TRIED))
+        checks += [_check(_OPENS, _NOT_TRIED), _check(_LISTED, _NOT_TRIED)]
     checks.append(_randomness_check(certificate))
     verification = Verification(certificate, tuple(checks), epsilon, weaknesses, signature)
-    return verification, None if domain is None or generator is None else (domain, generator)
+    if domain is None or generator is None or measurements is None:
+        return verification, None
+    return verification, (domain, generator, measurements)
 
 
 def plan_of(certificate: Certificate) -> Plan:
@@ -444,6 +459,25 @@ def _generator_check(
     if {"kind": generator.kind, **generator.architecture} != dict(certificate.model):
         return None, _check(_OPENS, "the description of the model does not match its tensors")
     return generator, _check(_OPENS, None)
+
+
+def _measurements_check(
+    folder: ReleaseFolder, certificate: Certificate, domain: Domain
+) -> tuple[MeasurementTable | None, Check]:
+    """Whether the released statistics are a table as `dpgm` writes it, of mechanisms that ran."""
+    try:
+        return read_measurements(folder, certificate, domain), _check(_LISTED, None)
+    except ArtefactError as error:
+        return None, _check(_LISTED, str(error))
+
+
+def read_measurements(folder: ReleaseFolder, certificate: Certificate, domain: Domain) -> MeasurementTable:
+    """The released statistics in an untrusted folder; raises ArtefactError if they are not valid."""
+    found = MeasurementTable.from_bytes(folder.read(MEASUREMENTS_NAME, MAX_MEASUREMENTS_BYTES), domain)
+    why = why_not_of(found, certificate.mechanisms)
+    if why is not None:
+        raise ArtefactError(f"{MEASUREMENTS_NAME} is not that of a fit: {why}")
+    return found
 
 
 def open_generator(folder: ReleaseFolder, certificate: Certificate, domain: Domain) -> Generator:
