@@ -14,7 +14,7 @@ import numpy as np
 from dpgm.arrays import Codes, Mask
 from dpgm.evaluation.evidence import angles, clear, deviances, needed_evidence, surely
 from dpgm.evaluation.raw_columns import RawColumn
-from dpgm.evaluation.trait_makers import thinned
+from dpgm.evaluation.trait_makers import judged_rows
 from dpgm.evaluation.traits import Trait
 
 _BLOCKS = 20  # of neighbouring rows, which may belong together; every second one is of the first half
@@ -59,7 +59,7 @@ def compare_unseen(
     """
     chosen = [trait for trait in traits if trait.aspect == "values" and trait.width >= _FEWEST_CELLS]
     chosen = [trait for trait in chosen if frozenset([trait.name]) not in known]
-    merged = {one.name: thinned(one).sides for one in columns if one.kind == "category"}
+    merged = {one.name: judged_rows(one).sides for one in columns if one.kind == "category"}
     sides = {trait.name: merged.get(trait.name, trait.cells) for trait in chosen}
     pairs = [pair for pair in combinations(sides, 2) if frozenset(pair) not in known]
     needed = needed_evidence(len(pairs), false_alarm)
