@@ -59,6 +59,35 @@ def test_a_billion_items_are_refused_without_listing_them():
         ItemSet("a", range(10**9))
 
 
+FIELDS = [{"name": "age", "kind": "numeric", "low": 0, "high": 99, "bins": 3}, {"name": "ward", "kind": "boolean"}]
+
+
+def test_weights_and_pairs_are_read_and_written():
+    plain = {"pairs": [["age", "ward"]], "fields": [FIELDS[0] | {"weight": 2.5}, FIELDS[1]]}
+    domain = domain_from_plain(plain)
+    assert (domain.weights, domain.pairs) == ((("age", 2.5),), (("age", "ward"),))
+    assert domain_from_plain(domain_to_plain(domain)) == domain
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"fields": [FIELDS[0] | {"weight": 11}]}, "`weight` of the field 'age' must be a number from 1 to 10"),
+        ({"fields": [FIELDS[0] | {"weight": "2"}]}, "must be a number"),
+        ({"fields": [FIELDS[0] | {"weight": True}]}, "must be a number"),
+        ({"pairs": "age"}, "'pairs' of the domain must be a list"),
+        ({"pairs": ["age"]}, "such as \\[\\[age, income"),
+        ({"pairs": [["age", "age"]]}, "must be a list of pairs"),
+        ({"pairs": [["age", "wards"]]}, "'wards' is none .did you mean ward"),
+        ({"fields": [{"name": "list", "kind": "items", "items": ["a"], "weight": 2}]}, "'list' is none"),
+        ({"fields": [FIELDS[0], {"name": "id", "kind": "identifier", "weight": 2}]}, "'id' is none"),
+    ],
+)
+def test_weights_and_pairs_of_anything_else_are_refused(changes, words):
+    with pytest.raises(UsageError, match=words):
+        domain_from_plain({"fields": FIELDS} | changes)
+
+
 def test_widths_offsets_and_blocks():
     domain = Domain((ItemSet("s", ("a", "b")), Categorical("c", (5, 6), missing=True), Numeric("n", 0, 1, 4)), "c")
     assert domain.width == 9

@@ -63,6 +63,7 @@ from synthesis_data import (
     some_records,
 )
 
+STATED = replace(COLUMNS, pairs=(("region", "age"),), weights=(("age", 3.0),))
 EMBEDDING = replace(IMAGE_RULES.embedding, features=60)
 PICTURES = ImageSettings(
     rules=replace(
@@ -186,7 +187,8 @@ class WholeFit:
             return ["data.csv", *arguments, "--person", "who", "--rows-per-person", str(self.rows_per_person)]
         if self.domain.sequence is not None:
             self.rows(seed).write(folder / "data.jsonl")
-            return ["data.jsonl", *arguments, "--item", self.domain.sequence.name]
+            times = ["--time", "time"] if self.domain.sequence.time else []
+            return ["data.jsonl", *arguments, "--item", self.domain.sequence.name, *times]
         self.rows(seed).write(folder / "data.npz")
         return ["data.npz", *arguments]
 
@@ -223,6 +225,7 @@ FITS: dict[str, WholeFit] = {
     "products, 2 rows per person": WholeFit("products", NARROW, 20.0, rows_per_person=2),
     "trees": WholeFit("trees", COLUMNS, 20.0, records=200),
     "trees, ranks alone": WholeFit("trees", COLUMNS, 0.5, records=30),
+    "trees, ranks and stated pairs": WholeFit("trees", STATED, 0.5, records=30),
     "trees, a list beside columns": WholeFit("trees", TABLE, 20.0, records=200),
     "trees, discovered, 3 rows per person": WholeFit("trees", OPEN_MIXED, 60.0, rows_per_person=3, records=200),
     "trees, discovered table, 2 rows per person": WholeFit(

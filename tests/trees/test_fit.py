@@ -14,6 +14,7 @@ from dpgm.statistics.coded_rows import Coding
 from dpgm.strategy.protocol import PublicFacts
 from dpgm.trees.fitting import fit_trees
 from dpgm.trees.measurement import measure_table
+from dpgm.trees.model import Trees
 from dpgm.trees.planning import bearable_groups, tree_spends
 from dpgm.trees.rules import TREE_RULES
 
@@ -125,6 +126,57 @@ def test_few_rows_of_many_columns_have_ranks_alone():
     assert [spend.name for spend in tree_spends(few, TREE_RULES)] == ["column counts", "rank pairs"]
     assert "coarse pairs" in [spend.name for spend in tree_spends(many, TREE_RULES)]
     assert bearable_groups(few, TREE_RULES) < bearable_groups(many, TREE_RULES)
+
+
+def test_pairs_that_the_domain_states_are_measured_value_by_value():
+    stated = replace(DOMAIN, pairs=(("eyes", "height"),), weights=(("weight", 3.0),))
+    few = PublicFacts(stated, 300, 0.05, 1e-6)
+    names = [spend.name for spend in tree_spends(few, TREE_RULES)]
+    assert names == ["column counts", "full pairs", "rank pairs"]
+    assert sum(spend.share for spend in tree_spends(few, TREE_RULES)) == pytest.approx(1)
+    records = Records.from_lists(np.split(rows().indices, COUNT), stated)
+    for spends in (dict.fromkeys(names, 1.0), noises(1.0, stated)):
+        gateway = Gateway(records, randomness=SeededRandomness(0))
+        measured = measure_table(gateway, stated, COUNT, spends, QUICK)
+        by_name = {one.statistic.name: one.statistic for one in measured.pairs}
+        pairs = [tuple(pair) for pair in by_name["full pairs"].pairs.tolist()]
+        assert (0, 2) in pairs
+        assert (len(pairs) == 1) == ("coarse pairs" not in spends)
+        of_ranks = by_name["rank pairs"]
+        emphasis = dict(zip(map(tuple, of_ranks.pairs.tolist()), of_ranks.emphasis.tolist(), strict=True))
+        assert emphasis[0, 1] == emphasis[1, 3] == 12
+        assert emphasis[0, 3] == 4
+
+
+def test_a_missing_value_that_no_one_has_is_in_no_row():
+    gaps = Domain((Categorical("eyes", ("blue", "brown"), missing=True), Numeric("age", 0, 9, 10, missing=True)))
+    lists = [[at % 2, 3 + (10 if at % 4 == 0 else at % 10)] for at in range(2000)]
+    spends = noises(1.0, gaps, 2000)
+    for seed in range(5):
+        gateway = Gateway(Records.from_lists(lists, gaps), randomness=SeededRandomness(seed))
+        measured = measure_table(gateway, gaps, 2000, spends, QUICK)
+        model = fit_trees(measured, QUICK, generator=torch.Generator().manual_seed(0))
+        drawn = model.sample(3000, generator=torch.Generator().manual_seed(1))
+        counts = np.bincount(drawn.indices, minlength=gaps.width)
+        assert counts[2] == 0
+        assert counts[-1] == pytest.approx(750, abs=60)
+
+
+def test_a_release_of_very_many_columns_opens_again():
+    wide = Domain(tuple(Numeric(f"q{at}", 0, 4, 5) for at in range(140)))
+    few = replace(
+        QUICK,
+        base=replace(QUICK.base, rows=200, steps_alone=1, components_alone=2),
+        pool=replace(QUICK.pool, least=200),
+        tilt=replace(QUICK.tilt, iterations=1),
+    )
+    draws = np.random.default_rng(0)
+    codes = draws.integers(0, 5, (200, 140)) + 5 * np.arange(140)
+    gateway = Gateway(Records.from_lists(codes.tolist(), wide), randomness=SeededRandomness(0))
+    measured = measure_table(gateway, wide, 200, {"column counts": 1.0, "rank pairs": 1.0}, few)
+    model = fit_trees(measured, few, generator=torch.Generator().manual_seed(0))
+    again = Trees.from_state(model.architecture, model.state(), wide, few.sampling)
+    assert len(again.sample(10, generator=torch.Generator().manual_seed(0))) == 10
 
 
 def test_ranks_alone_keep_the_correlation():

@@ -331,4 +331,44 @@ MUTANTS = (
         ),
         ADDITIONS,
     ),
+    Mutant(
+        69,
+        "rows at full weight in pairs of columns",
+        (
+            Patch(
+                "dpgm.statistics.pair_blocks:PairBlocks.weight_steps",
+                "np.where(norms <= self.limit, FULL_WEIGHT, scaled)",
+                "np.where(norms <= self.limit, FULL_WEIGHT, FULL_WEIGHT + 0 * scaled)",
+            ),
+        ),
+        ("tests/statistics/test_pair_blocks.py",),
+    ),
+    Mutant(
+        70,
+        "the weight of a column not in the norm of its pairs",
+        (
+            Patch(
+                "dpgm.statistics.pair_blocks:PairBlocks.squared_norms",
+                "self.emphasis.astype(np.float64) ** 2",
+                "16.0",
+            ),
+        ),
+        ("tests/statistics/test_pair_blocks.py",),
+    ),
+    Mutant(
+        71,
+        "groups and limits of pairs are chosen on rows",
+        (
+            Patch(
+                "dpgm.trees.measurement:measure_table",
+                "chooser = _Chooser(coding, records, shares, rules)",
+                """
+                chooser = _Chooser(coding, records, shares, rules)
+                if gateway._records is not None and len(gateway._records):
+                    chooser._likely = coding.codes(gateway._records.rows(0, len(gateway._records)))
+                """,
+            ),
+        ),
+        ("tests/trees/test_fit.py::test_a_fit_is_a_function_of_released_values",),
+    ),
 )

@@ -75,6 +75,7 @@ def plan(
     from dpgm.synthesis.forecast import accurate_enough
     from dpgm.synthesis.forecast import forecast as forecast_errors
     from dpgm.synthesis.memory import memory_of_fit
+    from dpgm.synthesis.plan import expectations
 
     if (epsilon is None) == (visible is None):
         raise UsageError("give --epsilon, or --visible with the group that must be visible.")
@@ -102,11 +103,13 @@ def plan(
     if rules:
         typer.echo(json.dumps(made.settings.to_json(), indent=1))
     elif as_json:
-        needed = {"memory_bytes": memory_of_fit(made, described)}
+        needed = {"memory_bytes": memory_of_fit(made, described), "expectations": expectations(made, described)}
         told = {} if expected is None else {"forecast": expected.to_json()}
         typer.echo(json.dumps(made.to_json() | {"stages": _stage_rows(made)} | needed | told))
     elif out is None:
         _print_plan(made)
+        for sentence in expectations(made, described):
+            typer.echo(sentence)
         typer.echo(f"memory of a fit on a CPU: about {size_text(memory_of_fit(made, described))}")
     else:
         announce(f"plan for epsilon {made.epsilon:.4g} written to {out}")
@@ -474,6 +477,7 @@ def _memory_needed(
 
 def _announce_fit(total: int, domain: "dpgm.Domain", planned: "dpgm.Plan | None", needed: int | None) -> None:
     from dpgm.data.stores import size_text
+    from dpgm.synthesis.plan import expectations
 
     positions = f"{counted(domain.width, 'position')} each"
     size = "what the domain leaves open is found privately" if domain.is_open else positions
@@ -483,6 +487,8 @@ def _announce_fit(total: int, domain: "dpgm.Domain", planned: "dpgm.Plan | None"
             f"note: {total:,} records at epsilon {figure(planned.target_epsilon)} are so few that synthetic records"
             " will be little more than noise"
         )
+    for sentence in () if planned is None else expectations(planned, domain):
+        announce(f"note: {sentence}")
     if needed is not None:
         announce(f"this needs about {size_text(needed)} of memory")
 

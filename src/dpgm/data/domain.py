@@ -66,6 +66,7 @@ __all__ = [
 ]
 
 Origin: TypeAlias = Literal["stated", "judged", "drafted", "declared"]
+MOST_WEIGHT = 10  # of a column
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,8 @@ class Block:
 class Domain:
     """An ordered list of fields; `label` names the field that conditions images and classifiers.
 
+    `weights` says of columns whose relations matter more, how much more (1 to 10); `pairs` of columns are measured
+    value by value in any case. Both steer what a fit of a table spends its budget on.
     `constraints` are public rules that every synthetic record meets, such as `married = never if age < 15`.
     Identifiers and ignored columns may be among the given fields; they take no positions and are moved to `unread`,
     each with its index among all columns.
@@ -102,6 +105,8 @@ class Domain:
     origin: Origin = dataclasses.field(default="stated", kw_only=True, compare=False)
     layout: Layout | None = dataclasses.field(default=None, kw_only=True, compare=False)
     missing_texts: tuple[str, ...] = dataclasses.field(default=(), kw_only=True, compare=False)
+    weights: tuple[tuple[str, float], ...] = dataclasses.field(default=(), kw_only=True)
+    pairs: tuple[tuple[str, str], ...] = dataclasses.field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         columns = self.columns
@@ -125,6 +130,7 @@ class Domain:
                 "`missing_texts` of the domain must be a list of texts, such as ['NA', '-']; quote them."
             )
         object.__setattr__(self, "missing_texts", tuple(texts))
+        self._check_emphasis(by_name)
         if self.layout is not None and self.item_set is None and self.sequence is None:
             raise UsageError("`layout` needs a domain of one item set, or with a sequence; leave it out.")
         for field in fields:
@@ -136,6 +142,23 @@ class Domain:
         # Identifiers are never read, but samples have them, so constraints may refer to them.
         identifiers = tuple(column.name for _, column in unread if column.in_samples)
         object.__setattr__(self, "constraints", parse_constraints(self.constraints, fields, identifiers))
+
+    def _check_emphasis(self, by_name: Mapping[str, Field]) -> None:
+        """Refuse weights and pairs of anything but columns of a table."""
+        for name, weight in self.weights:
+            if isinstance(weight, bool) or not isinstance(weight, int | float) or not 1 <= weight <= MOST_WEIGHT:
+                raise UsageError(f"`weight` of the field {name!r} must be a number from 1 to {MOST_WEIGHT}.")
+        for pair in self.pairs:
+            if not isinstance(pair, tuple) or len(pair) != 2 or pair[0] == pair[1]:
+                raise UsageError(
+                    "`pairs` of the domain must be a list of pairs of columns, such as [[age, income]]."
+                )
+        for name in (*(name for name, _ in self.weights), *(name for pair in self.pairs for name in pair)):
+            if name not in by_name or by_name[name].is_set:
+                raise UsageError(
+                    f"`weight` and `pairs` are for columns with one value per row, and {str(name)[:60]!r} is none"
+                    f"{near(str(name), by_name)}."
+                )
 
     def declared_public(self) -> "Domain":
         """This domain; if it was drafted from the data, marked as declared public knowledge by the curator."""

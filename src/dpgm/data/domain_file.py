@@ -1,9 +1,10 @@
 """Domain files: a domain as YAML or JSON, with the name, kind and constructor arguments of every field.
 
     label: income            # optional: the field to predict
+    pairs: [[age, income]]   # optional: pairs of columns that are measured value by value
     missing_texts: [NA, '-'] # optional: texts that stand for a missing value in the data
     fields:                  # docs/domains.md has one of every kind
-      - {name: age, kind: numeric, low: 17, high: 90, integer: true}
+      - {name: age, kind: numeric, low: 17, high: 90, integer: true, weight: 2}   # its relations matter more
       - {name: income, kind: categorical, values: [low, high], missing: true}
       - {names: Q1..Q60, kind: numeric, low: 1, high: 5, integer: true, specials: [98, 99]}   # sixty fields
       - {name: patient, kind: identifier}
@@ -52,6 +53,7 @@ _LAYOUT_KEYS = ("shape", "person", "item", "time")
 _TYPES: dict[str, tuple[Any, str]] = {
     "label": (str | None, "the name of a field"),
     "layout": (dict | None, "a mapping with the key 'shape'"),
+    "pairs": (list, "a list of pairs of columns, such as [[age, income]]"),
     **dict.fromkeys((DRAFTED, "integer", "missing", "discover", "other"), (bool, "true or false")),
     **dict.fromkeys(("fields", "constraints", "items", "values", "specials", "missing_texts"), (list, "a list")),
     **dict.fromkeys(("atoms", "edges", "weights", "starts", "clock"), (list, "a list")),
@@ -67,7 +69,10 @@ def domain_to_plain(domain: Domain) -> dict[str, Any]:
         plain["label"] = domain.label
     if domain.missing_texts:
         plain["missing_texts"] = list(domain.missing_texts)
-    plain["fields"] = [column.to_plain() for column in domain.columns]
+    if domain.pairs:
+        plain["pairs"] = [list(pair) for pair in domain.pairs]
+    weights = {name: {"weight": weight} for name, weight in domain.weights}
+    plain["fields"] = [column.to_plain() | weights.get(column.name, {}) for column in domain.columns]
     if domain.constraints:
         plain["constraints"] = [constraint.source for constraint in domain.constraints]
     if domain.layout is not None:
@@ -85,13 +90,14 @@ def domain_from_plain(plain: object) -> Domain:
     if not isinstance(plain, dict):
         raise UsageError("a domain must be a mapping with the key 'fields'.")
     _check_keys(
-        plain, ("fields",), ("label", "missing_texts", "constraints", "layout", DRAFTED, JUDGED), "the domain"
+        plain,
+        ("fields",),
+        ("label", "pairs", "missing_texts", "constraints", "layout", DRAFTED, JUDGED),
+        "the domain",
     )
-    columns: list[Any] = [
-        _column_from_plain(field, at)
-        for at, listed in enumerate(plain["fields"], start=1)
-        for field in _each_name(listed, at)
-    ]
+    listed = [(field, at) for at, listed in enumerate(plain["fields"], start=1) for field in _each_name(listed, at)]
+    columns: list[Any] = [_column_from_plain(field, at) for field, at in listed]
+    pairs = (tuple(pair) if isinstance(pair, list) else pair for pair in plain.get("pairs", ()))
     layout = plain.get("layout")
     if layout is not None:
         _check_keys(layout, ("shape",), _LAYOUT_KEYS, "the layout of the domain")
@@ -100,6 +106,8 @@ def domain_from_plain(plain: object) -> Domain:
         plain.get("label"),
         constraints=tuple(plain.get("constraints", ())),
         missing_texts=tuple(plain.get("missing_texts", ())),
+        weights=tuple((field["name"], field["weight"]) for field, _ in listed if "weight" in field),
+        pairs=tuple(pairs),
         origin="drafted" if plain.get(DRAFTED, False) else "judged" if plain.get(JUDGED, False) else "stated",
         layout=None if layout is None else Layout(**layout),
     )
@@ -184,10 +192,10 @@ def _column_from_plain(plain: object, at: int) -> Column:
         got = f"; got {str(plain['kind'])[:60]!r}{near(str(plain['kind']), kinds)}" if "kind" in plain else ""
         raise UsageError(f"{where} must have a 'kind': one of {', '.join(kinds)}{got}.")
     required, optional = kind.keys()
-    _check_keys(plain, ("name", "kind", *required), optional, where)
+    _check_keys(plain, ("name", "kind", *required), (*optional, "weight"), where)
     if kind.list_key is not None and kind.list_key not in plain and not plain.get("discover"):
         raise UsageError(f"{where} lacks the key {kind.list_key!r}; add it, or say `discover: true`.")
-    return kind.from_plain({key: value for key, value in plain.items() if key != "kind"})
+    return kind.from_plain({key: value for key, value in plain.items() if key not in ("kind", "weight")})
 
 
 def load_domain(path: str | os.PathLike[str]) -> Domain:

@@ -81,6 +81,10 @@ class NetworkStrategy:
         sizes = self.network.of(Domain.of_items(1), settings).architecture
         return {"clusters": settings.clusters} | {name: sizes[name] for name in sizes if hasattr(settings, name)}
 
+    def expectations(self, plan: FitPlan, domain: Domain) -> tuple[str, ...]:
+        """Nothing is known of the errors of networks beforehand."""
+        return ()
+
     def memory(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, rules: MemoryRules) -> float:
         """Of training (parameters, batch) or of k-means (features), whichever is larger."""
         return network_memory(self.network, plan, sizes, rules)

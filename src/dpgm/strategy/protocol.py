@@ -248,6 +248,10 @@ class Strategy(Protocol):
     def memory(self, plan: FitPlan, sizes: Sizes, domain: Domain | None, rules: MemoryRules) -> float:
         """Bytes that a fit needs besides its rows and the libraries; an overestimate."""
 
+    def expectations(self, plan: FitPlan, domain: Domain) -> tuple[str, ...]:
+        """Sentences on what such a fit measures, how well, and what will be lost, from public numbers."""
+        return ()
+
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext
     ) -> Generator:

@@ -256,6 +256,11 @@ def describe(plan: Plan, mechanism: Mechanism) -> Measures:
     return in_words(plan.settings.model, mechanism)
 
 
+def expectations(plan: Plan, domain: Domain | None) -> tuple[str, ...]:
+    """What the fit will measure, how well, and what will be lost, in sentences; public numbers only."""
+    return () if domain is None else strategy_of(plan.settings.model).expectations(plan, domain)
+
+
 def in_words(model: str, mechanism: Mechanism) -> Measures:
     """The same for a fit of a family; raises LookupError if no such fit runs the mechanism."""
     if mechanism.name in DISCOVERY:

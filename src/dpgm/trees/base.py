@@ -40,7 +40,7 @@ def fit_base(
     forest = _tree(measured, measured.coding.codes(forest.draw(rows, rng)), rules)
     means = _means(measured, measured.coding.codes(forest.draw(rows, rng)), rules)
     forest = _Descent(measured, forest, means, rules, rng).run(progress)
-    return _with_items(measured, forest)
+    return _with_items(measured, _without_gaps(forest, measured.shares))
 
 
 def _with_items(measured: TableMeasurements, forest: Forest) -> Forest:
@@ -50,6 +50,12 @@ def _with_items(measured: TableMeasurements, forest: Forest) -> Forest:
     leaves = measured.lists.leaves(measured.coding)
     alike = [replace(one, chances=np.repeat(one.chances, forest.components, axis=0)) for one in leaves]
     return replace(forest, leaves=tuple(alike))
+
+
+def _without_gaps(forest: Forest, shares: Sequence[Floats]) -> Forest:
+    """The forest without values of share 0, which steps of Adam never quite leave out."""
+    tables = [table * (own > 0) for table, own in zip(forest.tables, shares, strict=False)]
+    return replace(forest, tables=tuple(table / table.sum(axis=2, keepdims=True) for table in tables))
 
 
 def _means(measured: TableMeasurements, codes: Ints, rules: TreeRules) -> list[list[Floats]]:
@@ -73,7 +79,8 @@ def _tree(measured: TableMeasurements, codes: Ints, rules: TreeRules) -> Forest:
         joint = joints[min(column, parent), max(column, parent)]
         joint = joint if parent < column else joint.T
         joint = joint + rules.base.floor * np.outer(joint.sum(1), joint.sum(0))
-        tables.append((joint / joint.sum(axis=1, keepdims=True))[None])
+        held = joint.sum(axis=1, keepdims=True)
+        tables.append(np.where(held > 0, joint / np.maximum(held, 1e-300), own)[None])
     forest = Forest(measured.coding.domain, np.ones(1), parents, tuple(tables))
     return _with_items(measured, forest)
 
@@ -101,7 +108,8 @@ def _joint(
     counts = torch.from_numpy(measured.records * np.concatenate(shares))
     sizes = len(shares[0]), len(shares[1])
     released.append(Released(_MarginFeatures(*sizes), counts, measured.columns.std, rules.pool.column_ridge))
-    base = torch.from_numpy(np.log(np.outer(*shares)).ravel())
+    with np.errstate(divide="ignore"):  # a missing value that no one has
+        base = torch.from_numpy(np.log(np.outer(*shares)).ravel())
     settings = replace(rules.tilt, iterations=rules.base.edge_iterations)
     joint: Floats = tilt(released, base, measured.records, settings).log_weights.exp().numpy().reshape(sizes)
     return joint

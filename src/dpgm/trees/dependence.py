@@ -40,6 +40,8 @@ def information(deviations: Floats, noise: Floats | float, expected: Floats, rou
     The relative deviations of cells are taken as draws of one variance, which is estimated with weights by how far
     cells stand out of their noise; what the noise, of the given variance, adds is subtracted.
     """
+    real = expected > 0  # a missing value that no one has has no rows to expect
+    deviations, noise, expected = deviations[real], np.broadcast_to(noise, expected.shape)[real], expected[real]
     surplus, variance = (deviations**2 - noise) / expected, 1.0
     for _ in range(rounds):
         trust = (variance * expected / (variance * expected + noise)) ** 2

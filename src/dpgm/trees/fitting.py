@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from dpgm.statistics.pair_blocks import COARSE
 from dpgm.statistics.statistic import Measured
 from dpgm.tilting.tilt import Released, tilt
 from dpgm.trees.base import fit_base
@@ -50,7 +51,7 @@ def _wanted(measured: TableMeasurements, rules: TreeRules) -> list[tuple[Measure
     counts = torch.from_numpy(measured.records * np.concatenate(measured.shares))
     columns = Measured[TiltedStatistic](measured.columns.statistic, counts, measured.columns.std)
     wanted: list[tuple[Measured[TiltedStatistic], float]] = [(columns, rules.pool.column_ridge)]
-    alone = len(measured.pairs) == 1
+    alone = all(one.statistic.name != COARSE for one in measured.pairs)
     for pairs in measured.pairs:
         own = Measured[TiltedStatistic](pairs.statistic, pairs.value, pairs.std)
         wanted.append((own, rules.ridge_of(pairs.statistic.name, alone=alone)))

@@ -24,11 +24,11 @@ from dpgm.statistics.pair_blocks import (
     mid_ranks,
     rank_features,
 )
-from dpgm.statistics.statistic import Measured, release
+from dpgm.statistics.statistic import GRID, Measured, release
 from dpgm.trees.dependence import ColumnPair, mean_weights, pair_strengths, spanning_pairs
 from dpgm.trees.groups import code_orders, equal_groups
 from dpgm.trees.lists import ListMeasurements, measure_lists
-from dpgm.trees.rules import TreeRules
+from dpgm.trees.rules import PairRules, TreeRules
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def measure_table(
     """Release every statistic that the plan pays for; values released earlier decide what later ones look at."""
     coding = Coding.of(domain)
     columns = release(gateway, ColumnCounts(coding), noises[COLUMNS])
-    shares = column_shares(columns, records, rules.read)
+    shares = without_gaps(columns, column_shares(columns, records, rules.read), records, rules.pairs)
     chooser = _Chooser(coding, records, shares, rules)
     measured: list[Measured[PairBlocks]] = []
     tree: list[ColumnPair] = []
@@ -71,13 +71,30 @@ def measure_table(
         measured.append(coarse)
         tree = chooser.tree(coarse)
     if FULL in noises:
-        measured.append(release(gateway, chooser.full(tree), noises[FULL]))
+        measured.append(release(gateway, chooser.full(tree, wide=COARSE not in noises), noises[FULL]))
     if SMOOTH in noises:
-        measured.append(release(gateway, chooser.ranks(alone=not measured), noises[SMOOTH]))
+        measured.append(release(gateway, chooser.ranks(alone=COARSE not in noises), noises[SMOOTH]))
     lists = chooser.lists(gateway, measured, noises) if LIST_ITEMS in noises else None
     return TableMeasurements(
         coding, records, columns, shares, tuple(measured), tuple(tree), max(0, chooser.label), lists
     )
+
+
+def without_gaps(
+    measured: Measured[ColumnCounts], shares: Sequence[Floats], records: int, rules: PairRules
+) -> tuple[Floats, ...]:
+    """The shares, with none for a missing value whose noisy count does not stand out: no row of a sample has it."""
+    coding, start = measured.statistic.coding, 0
+    found: list[Floats] = []
+    fields = [field for field in coding.domain.fields if not field.is_set]
+    for field, own in zip(fields, shares, strict=False):  # lengths of lists come after the columns
+        start += len(own)
+        count = float(measured.value[start - 1]) + records * GRID * int(measured.statistic.offsets[len(found)])
+        kept = own.copy()
+        if field.may_be_missing and field.width > 1 and count <= rules.missing_noises * measured.std:
+            kept[-1] = 0.0
+        found.append(kept / kept.sum())
+    return (*found, *shares[len(fields) :])
 
 
 class _Chooser:
@@ -91,6 +108,11 @@ class _Chooser:
         names = [field.name for field in coding.domain.fields if not field.is_set]
         label = coding.domain.label
         self.label = names.index(label) if label in names else -1
+        numbers = ((names.index(first), names.index(second)) for first, second in coding.domain.pairs)
+        self._stated = {(min(pair), max(pair)) for pair in numbers}
+        weights = dict(coding.domain.weights)
+        lists = len(coding.sizes) - len(names)
+        self._weights = [float(weights.get(name, 1)) for name in names] + [1.0] * lists
 
     def coarse(self, noise: float) -> PairBlocks:
         """Tables of groups, as many as the noise bears: a cell of two average groups stands out of its noise."""
@@ -106,9 +128,10 @@ class _Chooser:
         features = [group_features(equal_groups(order, own, most), own) for order, own in pairs]
         return self._limited(features, self._pairs, COARSE)
 
-    def full(self, tree: Sequence[ColumnPair]) -> PairBlocks:
-        """Tables of all values, for the pairs of the tree and those with the label."""
-        chosen = sorted({*tree, *(pair for pair in self._pairs if self.label in pair)}) or self._pairs[:1]
+    def full(self, tree: Sequence[ColumnPair], *, wide: bool) -> PairBlocks:
+        """Tables of all values, for the pairs that the domain states and, unless wide, those of tree and label."""
+        labelled = set() if wide else {pair for pair in self._pairs if self.label in pair}
+        chosen = sorted({*tree, *labelled, *self._stated}) or self._pairs[:1]
         most = self._rules.pairs.most_values
         pairs = zip(self._orders, self._shares, strict=True)
         features = [group_features(equal_groups(order, own, most), own) for order, own in pairs]
@@ -151,7 +174,10 @@ class _Chooser:
     def _limited(self, features: Sequence[Features], pairs: Sequence[ColumnPair], name: str) -> PairBlocks:
         """The statistic, with the limit at a low quantile of the norms of likely rows."""
         emphasis = self._rules.pairs.label_emphasis if name != SMOOTH else 1.0
-        fourths = [round(FOURTHS * (emphasis if self.label in pair else 1.0)) for pair in pairs]
+        fourths = [
+            round(FOURTHS * (emphasis if self.label in pair else 1.0) * max(self._weights[at] for at in pair))
+            for pair in pairs
+        ]
         blocks = PairBlocks(
             self._coding, tuple(features), np.array(pairs, dtype=np.int64), np.array(fourths), 1, name
         )

@@ -29,10 +29,16 @@ def table_shares(facts: PublicFacts, rules: TreeRules) -> dict[str, float]:
     if len(facts.domain.fields) == 1:
         return {COLUMNS: 1.0}
     ordered = any(is_ordered(field) for field in facts.domain.fields)
-    if bearable_groups(facts, rules) < rules.pairs.least_groups:
-        return {COLUMNS: shares.columns_wide, SMOOTH: 1 - shares.columns_wide}
+    if is_wide(facts, rules):
+        stated = {FULL: shares.full} if facts.domain.pairs else {}
+        return {COLUMNS: shares.columns_wide, **stated, SMOOTH: 1 - shares.columns_wide - sum(stated.values())}
     found = {COLUMNS: shares.columns, COARSE: shares.coarse, FULL: shares.full}
     return found | ({SMOOTH: shares.ranks} if ordered else {})
+
+
+def is_wide(facts: PublicFacts, rules: TreeRules) -> bool:
+    """Whether tables of all pairs would drown in noise, so that ranks are all that is measured of most pairs."""
+    return bearable_groups(facts, rules) < rules.pairs.least_groups
 
 
 def list_shares(domain: Domain, rules: TreeRules) -> dict[str, float]:

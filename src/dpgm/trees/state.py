@@ -232,7 +232,7 @@ def _read_pairs(parts: _Parts, coding: Coding, name: str) -> PairBlocks:
     if not number or (pairs[:, 0] >= pairs[:, 1]).any() or len(np.unique(pairs, axis=0)) < number:
         raise wrong
     squares = [int((phi**2).sum(axis=1).max()) for phi in phis]
-    if sum(emphasis.tolist()) ** 2 * max(squares) ** 2 >= _LARGEST_NORM:
+    if sum(omega**2 for omega in emphasis.tolist()) * max(squares) ** 2 >= _LARGEST_NORM:
         raise wrong
     features = tuple(Features(own, phi) for own, phi in zip(groups, phis, strict=True))
     return PairBlocks(coding, features, pairs, emphasis, limit, name)

@@ -16,6 +16,7 @@ from dpgm.statistics.statistic import plan_descriptions
 from dpgm.strategy.memory_rules import MemoryRules, Sizes
 from dpgm.strategy.protocol import Budget, FitPlan, PublicFacts, RunContext, Strategy
 from dpgm.strategy.settings import Config, FamilySettings, no_settings, refuses_paper
+from dpgm.trees.expectations import tree_expectations
 from dpgm.trees.fitting import fit_trees
 from dpgm.trees.measurement import measure_table
 from dpgm.trees.model import Trees
@@ -57,6 +58,10 @@ class TreeStrategy(Strategy):
         """Estimated memory of fitting."""
         assert domain is not None
         return tree_memory(plan, sizes, domain, _rules(plan.settings.family), rules)
+
+    def expectations(self, plan: FitPlan, domain: Domain) -> tuple[str, ...]:
+        """Which relations of columns are measured, and how well."""
+        return tree_expectations(plan, domain, _rules(plan.settings.family))
 
     def fit(
         self, gateway: Gateway, plan: FitPlan, domain: Domain, *, draws: torch.Generator, context: RunContext
