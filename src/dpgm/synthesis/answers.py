@@ -50,8 +50,8 @@ class ModelError:
 
 
 MODEL_ERRORS = {
-    "trees": ModelError((1.0, 2.0, 4.0), (0.0014, 0.003, 0.004), in_bins=0.13),
-    "products": ModelError((6.5, 13.0, 14.0), (0.0005, 0.001, 0.001), in_bins=0.13),
+    "trees": ModelError((1.0, 2.0, 3.0), (0.001, 0.0025, 0.003), in_bins=0.12),
+    "products": ModelError((6.5, 13.0, 14.0), (0.0005, 0.001, 0.001), in_bins=0.12),
 }
 
 
