@@ -11,6 +11,7 @@ from dpgm.data.events import Events
 from dpgm.data.number_format import SECONDS
 from dpgm.data.records import Records
 from dpgm.data.rows import row_pointers
+from dpgm.statistics.event_vectors import ngrams_of, person_events
 
 FIRST_ORDER, UNORDERED = "first-order chain, not private", "items without order"
 RUN_LENGTHS = (2, 3, 4, 5)
@@ -70,7 +71,7 @@ def event_figures(real: Records, synthetic: Records, method: str, seed: int) -> 
     """Figures of the synthetic sequences, by the name of their method, and of two baselines; None without sequences."""
     if real.events is None or synthetic.events is None:
         return None
-    events = _events(real), _events(synthetic)
+    events = person_events(real), person_events(synthetic)
     items = _items(real)
     methods = {method: events[1]} | _baselines(events[0], items, seed)
     compared = distances_of(real)
@@ -97,8 +98,8 @@ def distances_of(records: Records) -> dict[str, Callable[[Events], Ints]]:
     """What is compared by total variation: the code of everything that is counted."""
     items, sequence = _items(records), records.domain.sequence
     found: dict[str, Callable[[Events], Ints]] = {
-        "steps": lambda events: runs(events, 2, items)[1],
-        "triples": lambda events: runs(events, 3, items)[1],
+        "steps": lambda events: ngrams_of(events, 2, items)[1],
+        "triples": lambda events: ngrams_of(events, 3, items)[1],
         "ends": lambda events: _first(events) * items + _last(events),
     }
     if sequence is not None and sequence.time:
@@ -125,10 +126,10 @@ def event_distances(real: Records) -> dict[str, Callable[[Records, Records], flo
         return {}
 
     def of(codes: Callable[[Events], Ints]) -> Callable[[Records, Records], float]:
-        return lambda first, second: code_distance(codes(_events(first)), codes(_events(second)))
+        return lambda first, second: code_distance(codes(person_events(first)), codes(person_events(second)))
 
     def run_errors(first: Records, second: Records) -> float:
-        return run_error(_events(first), _events(second), JUDGED_RUN, _items(real))
+        return run_error(person_events(first), person_events(second), JUDGED_RUN, _items(real))
 
     return {name: of(codes) for name, codes in distances_of(real).items()} | {"runs": run_errors}
 
@@ -140,17 +141,6 @@ def code_distance(first: Ints, second: Ints) -> float:
     codes, at = np.unique(np.concatenate([first, second]), return_inverse=True)
     shares = [np.bincount(part, minlength=len(codes)) / len(part) for part in (at[: len(first)], at[len(first) :])]
     return float(np.abs(shares[0] - shares[1]).sum() / 2)
-
-
-def runs(events: Events, length: int, items: int) -> tuple[Ints, Ints]:
-    """The person and the code of every run of so many events."""
-    codes, people = events.codes.astype(np.int64), events.people()
-    count = max(len(codes) - length + 1, 0)
-    found = np.zeros(count, dtype=np.int64)
-    for at in range(length):
-        found = found * items + codes[at : at + count]
-    whole = people[:count] == people[length - 1 :]
-    return people[:count][whole], found[whole]
 
 
 def run_error(real: Events, synthetic: Events, length: int, items: int) -> float:
@@ -167,15 +157,10 @@ def run_error(real: Events, synthetic: Events, length: int, items: int) -> float
 
 
 def _people_with(events: Events, length: int, items: int) -> tuple[Ints, Floats]:
-    people, codes = runs(events, length, items)
+    people, codes = ngrams_of(events, length, items)
     values, at = np.unique(codes, return_inverse=True)
     held = np.unique(people * max(len(values), 1) + at) % max(len(values), 1)
     return values, np.bincount(held, minlength=len(values)) / max(len(events), 1)
-
-
-def _events(records: Records) -> Events:
-    assert records.events is not None
-    return records.events
 
 
 def _items(records: Records) -> int:

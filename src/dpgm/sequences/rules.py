@@ -123,6 +123,9 @@ class PoolRules:
     # Parameters have a normal prior of precision `precision` (1 + people / proposals), since a pool is random as well,
     # and another one of standard deviation `spread` per share of the people. Measured.
     precision: float = 30.0
+    # Statistics of sequences alone; where there are more, the precision is larger in proportion, so that their noise
+    # spreads the weights no more.
+    usual_statistics: int = 7
     spread: float = 1.0
     least_variance: float = 0.01
     tilt: TiltRules = TILT_RULES
