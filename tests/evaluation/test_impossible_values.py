@@ -65,7 +65,7 @@ def test_dates_on_days_that_no_real_date_has_are_named(tmp_path):
     broken = staff(seed=1)
     moved = broken.started + pandas.to_timedelta(rng.integers(0, 7, len(broken)), unit="D")
     found = judged(broken.assign(started=moved), tmp_path)
-    assert any("started" in text and "are on a S" in text and "day instead of 0 %." in text for text in found.bad)
+    assert any("started" in text and "are on a S" in text and "day instead of 0 %" in text for text in found.bad)
 
 
 @pytest.mark.parametrize("domain", [Domain.of_items(list("abcdef")), Domain((Image("image", 2, 3),))])
@@ -86,3 +86,12 @@ def test_missing_values_where_no_real_row_lacks_one_are_named_however_few(tmp_pa
     found = verdict(evaluate(tmp_path / "real.csv", tmp_path / "synthetic.csv"))
     assert found.grade == "useful"
     assert any("zip: 0.38 % of the values are missing instead of 0 %" in text for text in found.bad)
+
+
+def test_spikes_at_values_that_no_real_row_has_are_named_however_few():
+    rng = np.random.default_rng(0)
+    real, broken = (pandas.DataFrame({"share": rng.random(8000)}) for _ in range(2))
+    broken.loc[:63, "share"] = 0.4194
+    found = evaluate(real, broken, baselines={}).verdict
+    assert found.grade != "close"
+    assert "share: the value 0.4194 makes up 0.8 % instead of 0 %." in found.bad[0].replace("0.80 %", "0.8 %")

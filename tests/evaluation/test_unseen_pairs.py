@@ -9,13 +9,15 @@ from dpgm.evaluation.traits import ordered
 from dpgm.evaluation.unseen_pairs import compare_unseen
 
 
-def addresses(count=2000, seed=0):
-    """Sixty postcodes, each of one of six towns, and a house number that has nothing to do with either."""
+def addresses(count=2000, seed=0, codes=60):
+    """Postcodes, each of one of six towns, and a house number that has nothing to do with either."""
     rng = np.random.default_rng(seed)
-    code = rng.integers(60, size=count)
+    code = rng.integers(codes, size=count)
     towns = np.array(["Aachen", "Bonn", "Dresden", "Halle", "Hof", "Kiel"])
     house = rng.integers(1, 40, count)
-    return pandas.DataFrame({"postcode": [f"{at:05d}" for at in code], "town": towns[code // 10], "house": house})
+    return pandas.DataFrame(
+        {"postcode": [f"{at:05d}" for at in code], "town": towns[code * 6 // codes], "house": house}
+    )
 
 
 def judge(fake, real=None):
@@ -35,15 +37,23 @@ def test_one_column_that_no_longer_decides_another_is_named():
     assert "combinations of postcode and town" in judged.headline
 
 
+def test_a_column_of_hundreds_of_categories_that_no_longer_decides_another_is_named():
+    real, fake = addresses(10_000, 0, 500), addresses(10_000, 1, 500)
+    wrong = np.random.default_rng(2).random(len(fake)) < 0.06
+    fake.loc[wrong, "town"] = np.random.default_rng(3).permutation(fake.town)[wrong]
+    assert any("postcode and town" in text for text in judge(fake, real).bad)
+    assert judge(addresses(10_000, 4, 500), real).grade == "close"
+
+
 def test_rows_that_repeat_a_few_real_rows_are_found_and_nothing_is_said_twice():
     rng = np.random.default_rng(0)
     real = rng.integers(40, size=(3000, 2)).astype(float)
     fake = real[rng.choice(600, 3000)]
     traits = [ordered(name, [real[:, at], fake[:, at]]) for at, name in enumerate(("day", "price"))]
-    (found,) = compare_unseen(traits, set(), 0.1, 0.01)
+    (found,) = compare_unseen(traits, (), set(), 0.1, 0.01)
     assert found.synthetic < found.real - 0.1
-    assert compare_unseen(traits, {frozenset(["day", "price"])}, 0.1, 0.01) == ()
-    assert compare_unseen(traits, {frozenset(["price"])}, 0.1, 0.01) == ()
+    assert compare_unseen(traits, (), {frozenset(["day", "price"])}, 0.1, 0.01) == ()
+    assert compare_unseen(traits, (), {frozenset(["price"])}, 0.1, 0.01) == ()
 
 
 @pytest.mark.parametrize("seed", range(1, 6))

@@ -187,7 +187,8 @@ class WholeFit:
             return ["data.csv", *arguments, "--person", "who", "--rows-per-person", str(self.rows_per_person)]
         if self.domain.sequence is not None:
             self.rows(seed).write(folder / "data.jsonl")
-            return ["data.jsonl", *arguments, "--item", self.domain.sequence.name]
+            times = ["--time", "time"] if self.domain.sequence.time else []
+            return ["data.jsonl", *arguments, "--item", self.domain.sequence.name, *times]
         self.rows(seed).write(folder / "data.npz")
         return ["data.npz", *arguments]
 

@@ -126,7 +126,7 @@ def parts():
 
 def test_parts_of_a_release_make_the_same_generator(parts):
     architecture, tensors = parts
-    again = Sequences.from_state(architecture, tensors, CLICKS, FEW_CHAINS.draw)
+    again = Sequences.from_state(architecture, tensors, CLICKS, FEW_CHAINS)
     assert again.architecture == architecture
     assert all(torch.equal(tensor, again.state()[name]) for name, tensor in tensors.items())
 
@@ -136,7 +136,7 @@ def test_parts_of_a_release_make_the_same_generator(parts):
 def test_an_architecture_that_makes_no_sense_is_refused(parts, name, value):
     architecture, tensors = parts
     with pytest.raises(ArtefactError):
-        Sequences.from_state(architecture | {name: value}, tensors, CLICKS, FEW_CHAINS.draw)
+        Sequences.from_state(architecture | {name: value}, tensors, CLICKS, FEW_CHAINS)
 
 
 def changed(tensor):
@@ -158,11 +158,11 @@ def test_every_tensor_that_makes_no_sense_is_refused(parts):
         without = {other: one for other, one in tensors.items() if other != name}
         for broken in (without, *(tensors | {name: one} for one in changed(tensor))):
             with pytest.raises(ArtefactError):
-                Sequences.from_state(architecture, broken, CLICKS, FEW_CHAINS.draw)
+                Sequences.from_state(architecture, broken, CLICKS, FEW_CHAINS)
     for extra in ("more", "theta: 9 in a row", "theta: steps by height", "cells: steps"):
         with pytest.raises(ArtefactError):
             Sequences.from_state(
-                architecture, tensors | {extra: torch.zeros(1, dtype=torch.float64)}, CLICKS, FEW_CHAINS.draw
+                architecture, tensors | {extra: torch.zeros(1, dtype=torch.float64)}, CLICKS, FEW_CHAINS
             )
 
 
@@ -170,7 +170,7 @@ def test_a_release_for_another_domain_is_refused(parts):
     other = Domain((ItemSequence("clicks", tuple("abcdef"), max_length=30),))
     for domain in (other, Domain.of_items(5)):
         with pytest.raises(ArtefactError):
-            Sequences.from_state(*parts, domain, FEW_CHAINS.draw)
+            Sequences.from_state(*parts, domain, FEW_CHAINS)
 
 
 def test_other_lists_beside_a_sequence_are_refused():

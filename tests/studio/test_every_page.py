@@ -1,6 +1,7 @@
 """Every page in every state: no fault for axe-core, no sideways scroll, screenshots at two widths, light and dark."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,7 @@ def states(tmp_path_factory):
     for name in ("draft.yaml", "domain.yaml"):
         (begun.folder / name).write_text(DOMAIN)
     from dpgm.privacy.ledger import Ledger
+    from dpgm.studio.runs import _born
     from dpgm.studio.workspace import Workspace
 
     desk = Workspace(folder)
@@ -96,7 +98,7 @@ def states(tmp_path_factory):
         "budget": f"projects/{planned.id}/budget", "plan": f"projects/{planned.id}/plan",
     }  # fmt: skip
     for state, values in {
-        "running": {"pid": 0},
+        "running": {"pid": os.getpid(), "born": _born(os.getpid())},
         "interrupted": {"code": 130},
         "failed": {"code": 2},
         "finished": {"code": 0},

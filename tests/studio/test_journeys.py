@@ -87,6 +87,10 @@ def released(served, visitor):
     page.fill("#cap", "1.7")
     page.fill("#title", "Travellers 2025")
     page.fill("#owner", "Transport office")
+    visitor.press("Forecast at this epsilon")  # free of charge
+    visitor.sees("people of the truth, 95 of 100 times")
+    assert page.input_value("#owner") == "Transport office"  # and what was typed is still there
+    assert not list(served.projects()[-1].glob("fit*"))
     visitor.press("Save and go on to the plan")
     visitor.at("plan")
     page.fill("#amount", "2")

@@ -55,6 +55,8 @@ FEW_CHAINS = replace(
         first=50,
         least=300,
         least_before=200,
+        small_least=300,
+        ranked_least=300,
         tilt=replace(SEQUENCE_RULES.pool.tilt, iterations=5),
     ),
     draw=replace(SEQUENCE_RULES.draw, least=100),
@@ -90,7 +92,7 @@ CLICKS = Domain((ItemSequence("clicks", tuple("abcde"), max_length=30),))
 TRAVELLERS = Domain(
     (
         Categorical("card", ("day", "year")),
-        ItemSequence("trips", tuple("abcde"), max_length=30),
+        ItemSequence("trips", tuple("abcde"), max_length=30, time=True, start="2024-03-01 06:00", end="2024-03-12"),
         Numeric("age", 0, 100, 20),
     )
 )
@@ -128,7 +130,11 @@ def some_sequences(domain: Domain, count: int, rng: np.random.Generator) -> Reco
     positions = [
         [block.start + int(rng.integers(block.stop - block.start)) for block in domain.table_columns] for _ in rows
     ]
-    return Records.of_events(Events.from_lists(rows, sequence.width), domain, Records.from_lists(positions, domain))
+    times = (
+        [np.sort(rng.integers(0, sequence.minutes, len(row))).tolist() for row in rows] if sequence.time else None
+    )
+    events = Events.from_lists(rows, sequence.width, times)
+    return Records.of_events(events, domain, Records.from_lists(positions, domain))
 
 
 def one_record(domain: Domain, positions: list[int]) -> Records:

@@ -25,7 +25,7 @@ from dpgm.networks.rules import NetworkSettings
 from dpgm.privacy.accountant import cost
 from dpgm.products.rules import PRODUCT_RULES as PRODUCT_RULES
 from dpgm.products.rules import ProductRules, ProductSettings
-from dpgm.sequences.rules import SEQUENCE_RULES, SequenceSettings
+from dpgm.sequences.rules import SEQUENCE_RULES, SequenceRules, SequenceSettings
 from dpgm.strategy.discovery_rules import DiscoveryRules
 from dpgm.strategy.protocol import PublicFacts
 from dpgm.strategy.settings import Settings
@@ -72,6 +72,9 @@ SHORT_IMAGES = replace(
         IMAGE_RULES.fit, steps=2, least_images=2, most_images=2, latent=2, hidden=(4, 4), moment_batches=1, parts=1
     ),
 )
+
+
+_DAY = 24 * 60  # minutes
 
 
 SHORT_CHAINS = replace(
@@ -158,18 +161,33 @@ def _images() -> tuple[Configuration, ...]:
 
 
 def _sequences() -> tuple[Configuration, ...]:
-    """Short walks over two of four items; the canary, longer than all, has the other two in turn, and rare values."""
+    """Short walks over two items; the canary, longer than all, has others in turn, rare values and hours of its own."""
     columns = (Categorical("card", ("day", "year")), Categorical("zone", ("a", "b")))
-    domain = Domain((ItemSequence("clicks", tuple("abcd"), max_length=12), *columns))
-    walks = [[(row + at) % 2 for at in range(2 + row % 4)] for row in range(RECORDS_PER_FIT)]
-    others, canary = (
-        Records.of_events(
-            Events.from_lists(rows, 4), domain, Records.from_lists([[4 + value, 6 + value]] * len(rows), domain)
-        )
-        for rows, value in ((walks, 0), ([[2, 3] * 6], 1))
+    untimed = ItemSequence("clicks", tuple("abcd"), max_length=12)
+    timed = ItemSequence("trips", tuple("abcdefgh"), max_length=12, time=True, start="2024-03-01", end="2024-03-07")
+    few = replace(SHORT_CHAINS.places, most_items=4, ranks=3, components=2, iterations=2)
+    small = replace(SHORT_CHAINS.pool, small_least=300, small_most=300, ranked_least=300, more_rounds=0)
+    places = replace(SHORT_CHAINS, places=few, pool=small)
+    return (
+        _walks("sequences", "sequences of four items, two columns", untimed, columns, SHORT_CHAINS),
+        _walks("places", "sequences of places with times", timed, columns, places),
     )
-    settings = Settings("sequences", family=SequenceSettings(SHORT_CHAINS))
-    return (_configuration("sequences", "sequences of four items, two columns", _Data(others, canary), settings),)
+
+
+def _walks(
+    name: str, sentence: str, sequence: ItemSequence, columns: tuple[Categorical, ...], rules: SequenceRules
+) -> Configuration:
+    domain, items = Domain((sequence, *columns)), len(sequence.items)
+    walks = [[(row + at) % 2 for at in range(2 + row % 4)] for row in range(RECORDS_PER_FIT)]
+    both: list[Records] = []
+    for rows, value, hour in ((walks, 0, 8), ([list(range(2, items))], 1, 23)):
+        # A tap a day, or, for the canary, all on the last day.
+        times = [[(at if value == 0 else 6) * _DAY + hour * 60 + at for at in range(len(row))] for row in rows]
+        events = Events.from_lists(rows, items, times if sequence.time else None)
+        attributes = Records.from_lists([[items + value, items + 2 + value]] * len(rows), domain)
+        both.append(Records.of_events(events, domain, attributes))
+    settings = Settings("sequences", family=SequenceSettings(rules))
+    return _configuration(name, sentence, _Data(both[0], both[1]), settings)
 
 
 def _discoveries() -> tuple[Configuration, ...]:

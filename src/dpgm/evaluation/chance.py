@@ -12,6 +12,7 @@ from dpgm.data.records import Records
 from dpgm.errors import UsageError
 from dpgm.evaluation import marginals
 from dpgm.evaluation.counting_queries import popular_queries, query_error
+from dpgm.evaluation.event_figures import event_distances
 
 _MOST_HALVED = 16_384  # real records in each of the two halves that are compared
 _SPLITS = (3, 6)  # fewest and most random splits into halves; more for few records, where chance matters most
@@ -55,6 +56,7 @@ def chance_figures(real: Records, synthetic_records: int, seed: int) -> dict[str
         "lengths": lambda first, second: marginals.record_lengths(first, second).total_variation,
         "pairs": lambda first, second: marginals.table_pairs(first, second).mean_total_variation,
     }
+    computations |= event_distances(real)
     for length in (1, 2):
         with suppress(UsageError):
             computations[f"pop{length}"] = count_errors(length)

@@ -53,7 +53,7 @@ def compare_rows(traits: Sequence[Trait], columns: Sequence[RawColumn], rules: V
     paired = _paired(traits)
     groups, impossible = compare_groups(paired, drift, limit, false_alarm)
     known = (*alone.kept, *groups.kept, *impossible.kept)
-    unseen = compare_unseen(paired, {gap.traits for gap in known}, limit, false_alarm)
+    unseen = compare_unseen(paired, columns, {gap.traits for gap in known}, limit, false_alarm)
     ranks = rank_relations(paired, rules.relation_gap.close, false_alarm / 2)
     return RowRelations(
         traits=len(traits),

@@ -18,6 +18,7 @@ from dpgm.evaluation.chance import chance_figures
 from dpgm.evaluation.copies import copies_of_records, copies_of_rows
 from dpgm.evaluation.counting_queries import Queries
 from dpgm.evaluation.downstream import downstream
+from dpgm.evaluation.event_figures import event_figures
 from dpgm.evaluation.file_inputs import file_inputs
 from dpgm.evaluation.findings import VERDICT_RULES
 from dpgm.evaluation.inputs import (
@@ -144,6 +145,9 @@ def evaluate_inputs(
         learning=Learning(accuracies or (), test is not None),
         copies=copies_of_records(real, synthetic) if table_columns is None else copies_of_rows(table_columns),
         images=sections.pictures(real, synthetic) if kind == "images" else None,
+        events=None
+        if real.events is None or synthetic.events is None
+        else event_figures(real, synthetic, SYNTHETIC, seed),
         chance=ByChance(
             {name: figure.expected for name, figure in chance.items()},
             {name: figure.most for name, figure in chance.items()},

@@ -48,6 +48,12 @@ class VerdictRules:
     learning_lost: Limits = Limits(0.1, 0.35)
     # Share of the records whose length would have to change.
     lengths: Limits = Limits(0.1, 0.3)
+    # Share of the steps, of starts with ends, or of the hours of events, that would have to change: as for lengths, but
+    # steps of many items are rarer.
+    event_steps: Limits = Limits(0.1, 0.35)
+    event_times: Limits = Limits(0.05, 0.2)
+    # Mean relative error of how many people have each of the commonest runs of three items; as for pairs.
+    event_runs: Limits = Limits(0.15, 0.35)
     # Difference of the mean length, relative to the real mean: totals of all items are off by as much.
     mean_length: Limits = Limits(0.1, 0.3)
     # Difference in the share of empty records above which it is mentioned.

@@ -9,6 +9,7 @@ import numpy as np
 
 from dpgm.evaluation.chance import deviations
 from dpgm.evaluation.evaluate import INDEPENDENT, SYNTHETIC
+from dpgm.evaluation.event_figures import FIRST_ORDER, JUDGED_RUN
 from dpgm.evaluation.evidence import angles, clear, deviances, needed_evidence
 from dpgm.evaluation.findings import (
     CLOSE,
@@ -104,6 +105,27 @@ def check_lengths(evaluation: Evaluation, rules: VerdictRules) -> Findings:
     if clear and level > (finding.level or 0):
         finding = graded("lengths", level, {"value": gap, "chance": 0.0} | numbers)
     yield finding
+
+
+def check_events(evaluation: Evaluation, rules: VerdictRules) -> Findings:
+    """Sequences: what follows what, where they start and end, how often common runs come, and when events are."""
+    if (figures := evaluation.events) is None:
+        return
+    values = {**figures.distances, "runs": figures.run_errors[JUDGED_RUN]}
+    limits = {
+        "steps": ("event_steps", rules.event_steps),
+        "runs": ("event_runs", rules.event_runs),
+        "ends": ("event_ends", rules.event_steps),
+        "hours": ("event_hours", rules.event_times),
+        "gaps": ("event_gaps", rules.event_times),
+    }
+    for name, (kind, limit) in limits.items():
+        if name in values:
+            expected, most = (
+                figure.get(name, 0.0) for figure in (evaluation.chance.expected, evaluation.chance.most)
+            )
+            others = {"chain": values[name][FIRST_ORDER]} if FIRST_ORDER in values[name] else {}
+            yield beyond_chance(kind, values[name][SYNTHETIC], expected, most, limit, others)
 
 
 def check_learning(evaluation: Evaluation, rules: VerdictRules) -> Findings:

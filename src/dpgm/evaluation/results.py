@@ -19,6 +19,7 @@ from dpgm.evaluation.compare_rows import RowRelations
 from dpgm.evaluation.copies import Copies
 from dpgm.evaluation.counting_queries import Reading
 from dpgm.evaluation.downstream import Accuracy
+from dpgm.evaluation.event_figures import EventFigures
 from dpgm.evaluation.inputs import Outside, position_names
 from dpgm.evaluation.raw_columns import LeftOut, TextRows
 from dpgm.notebook import html_table
@@ -168,6 +169,7 @@ class Evaluation:
     learning: Learning
     copies: Copies | None
     images: PictureFigures | None
+    events: EventFigures | None  # of sequences
     chance: ByChance
     samples: Samples
     not_computed: tuple[NotComputed, ...]

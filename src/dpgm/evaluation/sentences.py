@@ -160,6 +160,11 @@ def _too_few(found: Finding) -> str:
     what = {
         "too_few_column_pairs": "pairs of columns",
         "too_few_lengths": "lengths of records",
+        "too_few_event_steps": "which item follows which",
+        "too_few_event_runs": "common runs of three items",
+        "too_few_event_ends": "where sequences start and end",
+        "too_few_event_hours": "hours of events",
+        "too_few_event_gaps": "days between events",
     }.get(found.kind) or _COUNTS[found.kind.removeprefix("too_few_")].format(found.subject[0])
     by = _by(found.numbers["chance"])
     return f"There are too few records to judge {what}: even a new sample of real records would be off by {by}."
@@ -225,6 +230,20 @@ def _lengths(found: Finding) -> str:
         f" {percent(numbers['value'])} of them would need a different number of items to match"
         f"{_beside_chance(numbers)}{rest}."
     )
+
+
+def _event_distance(found: Finding) -> str:
+    what = {
+        "event_steps": "{} of the steps from one item to the next would have to change",
+        "event_runs": "Numbers of people with a common run of three items are off by {} on average",
+        "event_ends": "{} of the pairs of first and last item would have to change",
+        "event_hours": "{} of the events would have to be at another hour of the day",
+        "event_gaps": "{} of the gaps between events of a person, in days, would have to change",
+    }[found.kind].format(percent(found.numbers["value"]))
+    chain = ""
+    if "chain" in found.numbers:
+        chain = f"; a first-order chain of the real data is off by {percent(found.numbers['chain'])}"
+    return f"{what}{_beside_chance(found.numbers)}{chain}."
 
 
 def _column_pairs(found: Finding) -> str:
@@ -367,6 +386,8 @@ _SENTENCES: dict[str, Callable[[Finding], str]] = {
     "too_few_rows": _too_few_rows,
     "lengths": _lengths,
     "too_few_lengths": _too_few,
+    **dict.fromkeys((f"event_{name}" for name in ("steps", "runs", "ends", "hours", "gaps")), _event_distance),
+    **dict.fromkeys((f"too_few_event_{name}" for name in ("steps", "runs", "ends", "hours", "gaps")), _too_few),
     "column_pairs": _column_pairs,
     "too_few_column_pairs": _too_few,
     "order_of_numbers": _order,

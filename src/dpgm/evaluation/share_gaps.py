@@ -64,9 +64,8 @@ class Gaps:
 
 
 _KEPT = 200  # gaps of a family that are kept
-_NONE_MISSING = (
-    1 / 3
-)  # of the limit: where no real row lacks a value, 0.1 % of missing ones can break what reads them
+# Part of the limit: a value that no real row has, or a gap where none has one, may break what reads them.
+_NONE_REAL = 1 / 3
 _TIE = 1e-6  # of effects that chance may nearly explain, the largest comes first
 
 
@@ -135,9 +134,7 @@ def compare_alone(traits: Sequence[Trait], limit: float, false_alarm: float) -> 
         table = ShareTable.of(trait.counts[0][None, :], trait.counts[1][None, :], trait)
         needed = needed_each(trait.among, len(traits), false_alarm)
         effects = clear(np.abs(table.signed), table.evidence(), needed)
-        limits = np.full(effects.shape, limit)
-        if trait.missing is not None and table.real[0, trait.missing] == 0:
-            limits[0, trait.missing] *= _NONE_MISSING
+        limits = np.where(_of_no_real_row(table, trait), _NONE_REAL * limit, limit)
         effects = np.where(effects > limits, effects, 0.0)
         drift[trait.name] = np.where(effects > 0, table.signed, 0.0)[0]
         is_missing = np.arange(effects.shape[1]) == (-1 if trait.missing is None else trait.missing)
@@ -145,6 +142,16 @@ def compare_alone(traits: Sequence[Trait], limit: float, false_alarm: float) -> 
             if (found_here := np.where(kind, effects, 0.0)).any():
                 found.append(gap_of(table, found_here, needed, trait))
     return largest(found, sum(trait.comparisons for trait in traits)), drift
+
+
+def _of_no_real_row(table: ShareTable, trait: Trait) -> Flags:
+    """Single values, and missing ones, that no real row has."""
+    single = np.zeros(table.real.shape, dtype=np.bool_)
+    if trait.aspect == "values":
+        single[0, : trait.width] = True
+        single[0, : trait.in_order] = trait.lows == trait.highs
+    result: Flags = single & (table.real == 0)
+    return result
 
 
 def gap_of(

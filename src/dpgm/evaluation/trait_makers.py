@@ -46,7 +46,7 @@ def traits_of(columns: Sequence[RawColumn], real: Records, synthetic: Records) -
         real: the real records; their fields of items are used if rows and records are equally many.
         synthetic: the synthetic records.
     """
-    found = [trait for column in columns for trait in _column_traits(_thinned(column))]
+    found = [trait for column in columns for trait in _column_traits(judged_rows(column))]
     found += _times_between([column for column in columns if column.kind == "date"][:_MOST_DATES])
     sides = (real, synthetic)
     if not columns or [len(side) for side in columns[0].sides] == [len(side) for side in sides]:
@@ -54,7 +54,8 @@ def traits_of(columns: Sequence[RawColumn], real: Records, synthetic: Records) -
     return tuple(trait for trait in found if trait.width > 1)
 
 
-def _thinned(column: RawColumn) -> RawColumn:
+def judged_rows(column: RawColumn) -> RawColumn:
+    """The rows of a column that are judged."""
     sides = [side[:: _step(len(side))] for side in column.sides]
     return replace(column, sides=(sides[0], sides[1]))
 
@@ -150,7 +151,7 @@ def _form(column: RawColumn) -> Trait:
 def _times_between(dates: Sequence[RawColumn]) -> list[Trait]:
     """The time between every two dates, in days."""
     found = []
-    for first, last in combinations([_thinned(column) for column in dates], 2):
+    for first, last in combinations([judged_rows(column) for column in dates], 2):
         sides = [b - a for a, b in zip(first.sides, last.sides, strict=True)]
         present = [side[~np.isnan(side)] for side in sides]
         if min(map(len, present)) < _FEWEST:

@@ -19,7 +19,7 @@ Aspect: TypeAlias = Literal[
 ]
 Which: TypeAlias = Literal["value", "range", "up_to", "above", "other", "missing", "present"]
 _CELLS = 48  # ordered values are divided into about so many ranges: each holds 2 % of the rows
-_POPULAR = 0.005  # share of the rows from which on an ordered value is a cell of its own
+_POPULAR = 0.005  # share of either side's rows from which on an ordered value is a cell of its own
 _GROUPS = 8  # ranges of an ordered trait that are groups of rows
 _OWN_GROUP = 1 / 16  # share of the rows from which on one of its values is a group of its own
 _CELL, _UP_TO, _MISSING = range(3)  # what a share is of
@@ -198,7 +198,7 @@ def ordered(
     plain = [np.where(np.isin(side, specials), np.nan, side) if specials else side for side in sides]
     raw, both = np.concatenate(sides), np.concatenate(plain)
     distinct, places, counts = np.unique(both[~np.isnan(both)], return_inverse=True, return_counts=True)
-    cell_of = _cell_of(counts)
+    cell_of = _cell_of(counts, places, int((~np.isnan(plain[0])).sum()))
     first = np.flatnonzero(np.diff(cell_of, prepend=-1))
     last = np.append(first[1:], len(distinct)) - 1 if len(first) else first
     known = [value for value in specials if (raw == value).any()]
@@ -243,15 +243,21 @@ def category(
     )  # fmt: skip
 
 
-def _cell_of(counts: Codes) -> Codes:
+def _cell_of(counts: Codes, places: Codes, real_rows: int) -> Codes:
     """The cell of each of the distinct values: all their own if they are few, else popular ones and equal ranges.
 
-    >>> _cell_of(np.array([1, 2, 3])).tolist()
+    >>> _cell_of(np.array([1, 2, 3]), np.array([0, 1, 1, 2, 2, 2]), 3).tolist()
     [0, 1, 2]
+
+    Args:
+        counts: rows with each distinct value, of both sides together.
+        places: the place of every row's value among them, first of the real rows.
+        real_rows: how many of these are real.
     """
     if len(counts) <= _CELLS:
         return np.arange(len(counts))
-    popular = counts >= _POPULAR * counts.sum()
+    sides = [np.bincount(side, minlength=len(counts)) for side in np.split(places, [real_rows])]
+    popular = np.any([side >= _POPULAR * max(side.sum(), 1) for side in sides], axis=0)
     rest = np.where(popular, 0, counts)
     upto = np.cumsum(rest) - rest
     ranges = np.floor(upto * _CELLS / max(rest.sum(), 1)).astype(np.int64)

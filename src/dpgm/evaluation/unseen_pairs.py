@@ -5,14 +5,16 @@ are looked up in one half of the real rows; the other half says how many new rea
 in it, and the synthetic rows should have as many.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
-from dpgm.arrays import Mask
+from dpgm.arrays import Codes, Mask
 from dpgm.evaluation.evidence import angles, clear, deviances, needed_evidence, surely
+from dpgm.evaluation.raw_columns import RawColumn
+from dpgm.evaluation.trait_makers import judged_rows
 from dpgm.evaluation.traits import Trait
 
 _BLOCKS = 20  # of neighbouring rows, which may belong together; every second one is of the first half
@@ -40,39 +42,49 @@ class UnseenPair:
 
 
 def compare_unseen(
-    traits: Sequence[Trait], known: Container[frozenset[str]], limit: float, false_alarm: float
+    traits: Sequence[Trait],
+    columns: Sequence[RawColumn],
+    known: Container[frozenset[str]],
+    limit: float,
+    false_alarm: float,
 ) -> tuple[UnseenPair, ...]:
     """The pairs of columns that differ beyond chance, worst first.
 
     Args:
         traits: what was compared; only columns are, not what follows from them.
+        columns: the raw columns: traits merge rare categories, which may be decided by other columns all the same.
         known: names of traits, alone or in pairs, that are off already.
         limit: an effect that is worth mentioning.
         false_alarm: probability that anything is found in two samples of one population.
     """
-    columns = [trait for trait in traits if trait.aspect == "values" and trait.width >= _FEWEST_CELLS]
-    columns = [trait for trait in columns if frozenset([trait.name]) not in known]
-    pairs = [pair for pair in combinations(columns, 2) if frozenset(one.name for one in pair) not in known]
+    chosen = [trait for trait in traits if trait.aspect == "values" and trait.width >= _FEWEST_CELLS]
+    chosen = [trait for trait in chosen if frozenset([trait.name]) not in known]
+    merged = {one.name: judged_rows(one).sides for one in columns if one.kind == "category"}
+    sides = {trait.name: merged.get(trait.name, trait.cells) for trait in chosen}
+    pairs = [pair for pair in combinations(sides, 2) if frozenset(pair) not in known]
     needed = needed_evidence(len(pairs), false_alarm)
-    found = [gap for first, last in pairs if (gap := _compared(first, last, limit, needed)) is not None]
+    found = [gap for pair in pairs if (gap := _compared(pair, sides, limit, needed)) is not None]
     return tuple(sorted(found, key=lambda gap: -gap.surely))
 
 
-def _compared(first: Trait, last: Trait, limit: float, needed: float) -> UnseenPair | None:
+def _compared(
+    names: tuple[str, str], sides: Mapping[str, tuple[Codes, Codes]], limit: float, needed: float
+) -> UnseenPair | None:
+    first, last = (sides[name] for name in names)
+    width = max(int(side.max(initial=0)) for side in last) + 2  # -1 is missing
     real, synthetic = (
-        (x * last.width + y)[:: -(-len(x) // _MOST_ROWS) or 1] for x, y in zip(first.cells, last.cells, strict=True)
+        (x.astype(np.int64) * width + y)[:: -(-len(x) // _MOST_ROWS) or 1] for x, y in zip(first, last, strict=True)
     )
     looked_up = _first_half(len(real))
-    seen = np.bincount(real[looked_up], minlength=first.width * last.width) > 0
-    sides = [~seen[codes] for codes in (real[~looked_up], synthetic)]
-    counts, of = ([np.array([float(figure(side))]) for side in sides] for figure in (np.sum, len))
+    unseen = [~np.isin(codes, real[looked_up]) for codes in (real[~looked_up], synthetic)]
+    counts, of = ([np.array([float(figure(side))]) for side in unseen] for figure in (np.sum, len))
     evidence = deviances(counts[0], of[0], counts[1], of[1])
     effect = clear(np.abs(angles(counts[1], of[1]) - angles(counts[0], of[0])), evidence, needed)
     if effect[0] <= limit:
         return None
     share, other = (float(count[0] / rows[0]) for count, rows in zip(counts, of, strict=True))
     sure = float(surely(effect, evidence, needed)[0])
-    return UnseenPair((first.name, last.name), share, other, float(effect[0]), sure)
+    return UnseenPair(names, share, other, float(effect[0]), sure)
 
 
 def _first_half(rows: int) -> Mask:

@@ -12,6 +12,7 @@ from dpgm.evaluation.findings import COPIES, ROUGH, VERDICT_RULES, Finding, Find
 from dpgm.evaluation.record_checks import (
     check_copies,
     check_counts,
+    check_events,
     check_images,
     check_learning,
     check_lengths,
@@ -48,6 +49,7 @@ _CHECKS: tuple[Callable[[Evaluation, VerdictRules], Findings], ...] = (
     check_learning,
     check_images,
     check_lengths,
+    check_events,
     check_copies,
 )
 

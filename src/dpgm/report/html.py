@@ -34,6 +34,7 @@ from dpgm.evaluation.verdict import verdict
 from dpgm.evaluation.words import percent, share_text
 from dpgm.privacy.certificate import Certificate
 from dpgm.report.relations import relations
+from dpgm.report.sequences import event_rows
 from dpgm.validation import counted
 
 _MOST_BARS = 24  # bars of the chart of record lengths
@@ -349,6 +350,7 @@ _SECTIONS: tuple[Callable[[Evaluation], Any], ...] = (
     tiles,
     query_tables,
     length_chart,
+    event_rows,
     co_occurrence_maps,
     column_pairs,
     columns,

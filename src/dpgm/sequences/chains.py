@@ -21,9 +21,13 @@ def chain_sizes(symbols: int) -> tuple[int, ...]:
 
 
 def first_laws(counts: Floats, rows: int, floor: float) -> Tensor:
-    """The laws of noisy counts, one after the other; each is projected onto shares that are at least `floor` / size."""
-    table = np.maximum(counts.reshape(rows, -1), 0.0)
-    laws = [onto_simplex(row / max(row.sum(), 1e-9), 1.0, floor / len(row)) for row in table]
+    """The laws of noisy counts, one after the other; each is projected onto shares that are at least `floor` / size.
+
+    Counts of either sign count, since noise that is cut off at 0 would look like rare symbols.
+    """
+    table = counts.reshape(rows, -1)
+    totals = np.maximum(table.sum(axis=1), np.maximum(table, 0).sum(axis=1) / 2).clip(1e-9)
+    laws = [onto_simplex(row / total, 1.0, floor / len(row)) for row, total in zip(table, totals, strict=True)]
     return torch.from_numpy(np.concatenate(laws)).float()
 
 
@@ -33,38 +37,58 @@ def uniform_events(lengths: Ints, items: int, rng: np.random.Generator) -> Event
     return Events(row_pointers(lengths), codes)
 
 
-def draw_events(
-    laws: Tensor, component: Ints, symbols: int, longest: int, rng: np.random.Generator, *, in_turn: bool = False
-) -> Events:
+def draw_events(laws: Tensor, component: Ints, symbols: int, longest: int, rng: np.random.Generator) -> Events:
     """The events of people of the given components, whose chains are the rows of `laws`.
 
-    Whoever has `longest` events ends there. With `in_turn`, a symbol comes for the first time only after those before
-    it, as ranks of first appearance do; the last symbol may come again as another.
+    Whoever has `longest` events ends there.
     """
     width = symbols + 1
     # The end comes first, so that what is allowed is at the beginning of a row.
     running = torch.cumsum(torch.roll(laws.reshape(-1, width), 1, dims=1), dim=1).numpy()
     alive, before = np.arange(len(component)), np.full(len(component), symbols)
-    seen = np.zeros(len(component), dtype=np.int64)
     people, codes = [alive[:0]], [before[:0]]
     for _ in range(longest):
-        allowed = np.minimum(seen[alive] + 2, width) if in_turn else None
-        after = drawn_from(running, component[alive] * width + before, rng, allowed) - 1
+        after = drawn_from(running, component[alive] * width + before, rng) - 1
         goes_on = after >= 0
         alive, before = alive[goes_on], after[goes_on]
         if not len(alive):
             break
-        seen[alive] = np.maximum(seen[alive], before + 1)
         people.append(alive)
         codes.append(before)
+    return _by_person(people, codes, len(component), symbols)
+
+
+def draw_ranks(laws: Tensor, component: Ints, symbols: int, lengths: Ints, rng: np.random.Generator) -> Events:
+    """Ranks of people with the given lengths, by the chains of their components.
+
+    A rank comes for the first time only after those before it; the last one may come again as another place.
+    """
+    width = symbols + 1
+    running = torch.cumsum(torch.roll(laws.reshape(-1, width), 1, dims=1), dim=1).numpy()
+    before, seen = np.full(len(component), symbols), np.zeros(len(component), dtype=np.int64)
+    people, codes = [before[:0]], [before[:0]]
+    for at in range(int(lengths.max(initial=0))):
+        alive = np.flatnonzero(lengths > at)
+        allowed = np.minimum(seen[alive] + 2, width)
+        rows = component[alive] * width + before[alive]
+        before[alive] = np.maximum(drawn_from(running, rows, rng, allowed, least=1) - 1, 0)
+        seen[alive] = np.maximum(seen[alive], before[alive] + 1)
+        people.append(alive)
+        codes.append(before[alive])
+    return _by_person(people, codes, len(component), symbols)
+
+
+def _by_person(people: list[Ints], codes: list[Ints], count: int, symbols: int) -> Events:
     owner = np.concatenate(people)
     order = np.argsort(owner, kind="stable")
     flat = np.concatenate(codes)[order].astype(index_dtype(symbols))
-    return Events(row_pointers(np.bincount(owner, minlength=len(component))), flat)
+    return Events(row_pointers(np.bincount(owner, minlength=count)), flat)
 
 
-def drawn_from(running: np.ndarray, rows: Ints, rng: np.random.Generator, allowed: Ints | None = None) -> Ints:
-    """A draw from the law of each row, given its running sums; among the first `allowed` values, if given."""
+def drawn_from(
+    running: np.ndarray, rows: Ints, rng: np.random.Generator, allowed: Ints | None = None, least: int = 0
+) -> Ints:
+    """A draw from the law of each row, given its running sums; from `least` on, among the first `allowed` values."""
     found = np.empty(len(rows), dtype=np.int64)
     size = max(1, _DRAWS // max(running.shape[1], 1))
     for first in range(0, len(rows), size):
@@ -72,7 +96,8 @@ def drawn_from(running: np.ndarray, rows: Ints, rng: np.random.Generator, allowe
         uniform = rng.random((len(part), 1), dtype=np.float32)
         last = running.shape[1] if allowed is None else allowed[first : first + size]
         if allowed is not None:
-            uniform *= running[part, last - 1][:, None]
+            low = running[part, least - 1] if least else np.float32(0)
+            uniform = (low + uniform[:, 0] * (running[part, last - 1] - low))[:, None]
         drawn = (uniform > running[part]).sum(axis=1)
         found[first : first + size] = np.minimum(drawn, last - 1)
     return found

@@ -18,8 +18,9 @@ from dpgm.errors import ArtefactError
 from dpgm.sequences.evidence import WeightedPool
 from dpgm.sequences.layout import PersonLayout
 from dpgm.sequences.mixture import ChainMixture
+from dpgm.sequences.places import PlaceMixture
 from dpgm.sequences.pool import resampled
-from dpgm.sequences.rules import LARGEST_THETA, MOST_CHAINS, DrawRules
+from dpgm.sequences.rules import LARGEST_THETA, MOST_CHAINS, SequenceRules
 from dpgm.sequences.terms import Term, read_terms, taken, term_state
 from dpgm.statistics.clipped_vectors import ClippedVectors
 from dpgm.statistics.event_vectors import person_events
@@ -35,9 +36,9 @@ class Sequences(Generator):
     Args:
         layout: how a component makes a person of the domain.
         mixture: the components.
+        places: the places of ranks, if the chains are those of ranks.
         terms: the statistics of the tilt.
         ceiling: the largest logarithm of a weight.
-        draw: how many sequences are proposed for a sample.
     """
 
     kind = "sequences"
@@ -46,28 +47,28 @@ class Sequences(Generator):
         self,
         layout: PersonLayout,
         mixture: ChainMixture,
+        places: PlaceMixture | None,
         terms: tuple[Term, ...],
         ceiling: float,
-        draw: DrawRules,
     ) -> None:
-        self.layout, self.mixture, self.terms = layout, mixture, terms
-        self.ceiling, self.draw = ceiling, draw
+        self.layout, self.mixture, self.places, self.terms = layout, mixture, places, terms
+        self.ceiling = ceiling
 
     @classmethod
     def of(
         cls,
         layout: PersonLayout,
         mixture: ChainMixture,
+        places: PlaceMixture | None,
         released: Sequence[Measured[ClippedVectors]],
         found: WeightedPool,
-        rules: DrawRules,
     ) -> "Sequences":
         """From the pool of a mixture that is tilted to everything released."""
         pairs = zip(released, found.parameters, strict=True)
         terms = tuple(Term(one.statistic, theta.numpy()) for one, theta in pairs)
-        made = cls(layout, mixture, terms, 0.0, rules)
+        made = cls(layout, mixture, places, terms, 0.0)
         first = made._energies(found.pool.records.rows(0, 1))[0] - np.log(found.weights[0] / found.pool.times[0])
-        made.ceiling = float(found.ceiling(rules.ceiling) + first)
+        made.ceiling = float(found.ceiling(layout.rules.draw.ceiling) + first)
         return made
 
     # -- in a release ------------------------------------------------------------------------------------------
@@ -80,6 +81,8 @@ class Sequences(Generator):
     def state(self) -> dict[str, Tensor]:
         """All parameters by name."""
         state = {"weights": self.mixture.weights, "chances": self.mixture.chances}
+        if self.places is not None:
+            state |= {"place weights": self.places.weights, "place laws": self.places.laws}
         state["ceiling"] = torch.tensor([self.ceiling], dtype=torch.float64)
         for one in self.terms:
             state |= term_state(one)
@@ -87,7 +90,7 @@ class Sequences(Generator):
 
     @classmethod
     def from_state(
-        cls, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain, draw: DrawRules
+        cls, architecture: Mapping[str, Any], tensors: Mapping[str, Tensor], domain: Domain, rules: SequenceRules
     ) -> "Sequences":
         """Restore a generator from an untrusted file.
 
@@ -105,20 +108,24 @@ class Sequences(Generator):
             raise ArtefactError("the model's number of components is not valid; get the release again.")
 
         left = dict(tensors)
-        layout = PersonLayout(domain)
+        layout = PersonLayout(domain, rules)
         mixture = read_mixture(left, components, layout.sizes)
+        places = read_places(left, layout) if layout.by_rank else None
         ceiling = taken(left, "ceiling", torch.float64, LARGEST_THETA, size=1)
         terms = read_terms(left, layout)
         if left:
             raise ArtefactError("the model has missing or unknown tensors; get the release again.")
-        return cls(layout, mixture, terms, float(ceiling[0]), draw)
+        return cls(layout, mixture, places, terms, float(ceiling[0]))
 
     # -- samples -----------------------------------------------------------------------------------------------
 
     def sample(self, count: int, *, generator: torch.Generator) -> Records:
         """`count` synthetic records."""
         rng = np.random.default_rng(int(torch.randint(2**62, (1,), generator=generator)))
-        pool = self.layout.draw(self.mixture, max(self.draw.proposals * count, self.draw.least), rng)
+        rules = self.layout.rules.draw
+        small = self.layout.by_rank or self.layout.clock is not None
+        proposals = count * (rules.small_proposals if small else rules.proposals)
+        pool = self.layout.draw(self.mixture, max(proposals, rules.least), rng, self.places)
         logs = np.minimum(self._energies(pool.records), self.ceiling) + pool.log_base.numpy()
         chosen = pool.records.take(resampled(np.exp(logs - logs.max()), count, rng))
         return Records.of_events(person_events(chosen), self.layout.domain, chosen)
@@ -142,3 +149,17 @@ def read_mixture(tensors: dict[str, Tensor], components: int, sizes: tuple[int, 
     for shares in (own["weights"], *torch.split(own["chances"], list(sizes), dim=1)):
         check_shares(shares, SHARES_OFF)
     return ChainMixture(own["weights"], own["chances"], sizes)
+
+
+def read_places(tensors: dict[str, Tensor], layout: PersonLayout) -> PlaceMixture:
+    """The places of ranks, whose tensors are taken out of those of a release."""
+    components = layout.rules.places.components
+    expected = {
+        "place weights": ((components,), torch.float64),
+        "place laws": ((components, layout.symbols, layout.items), torch.float32),
+    }
+    own = {name: tensors.pop(name) for name in expected if name in tensors}
+    check_tensors(own, expected, 0, 1)
+    check_shares(own["place weights"], SHARES_OFF)
+    check_shares(own["place laws"].reshape(-1, layout.items), SHARES_OFF)
+    return PlaceMixture(own["place weights"], own["place laws"])

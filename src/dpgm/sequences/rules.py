@@ -7,6 +7,7 @@ chosen on subsets of msnbc (30,000 and all people) and on simulated cards, and c
 
 from dataclasses import dataclass, field
 
+from dpgm.statistics.rules import TimeBins
 from dpgm.strategy.settings import FamilySettings
 from dpgm.tilting.rules import TILT_RULES, TiltRules
 
@@ -32,6 +33,11 @@ class MeasureRules:
     attributes: float = 0.25
     attribute_parts: tuple[float, ...] = (0.15, 0.2, 0.15, 0.35, 0.15)
     attribute_codes: int = 8
+    # Share of all statistics of times, if events have them, and its parts: habits, active days, hours, elapsed times,
+    # hours in a row, first hours, gaps, activity, hours by rank, events of days, items by hour. By hand, after a
+    # prototype on simulated cards.
+    times: float = 0.25
+    time_parts: tuple[float, ...] = (0.15, 0.12, 0.18, 0.2, 0.1, 0.06, 0.05, 0.05, 0.07, 0.04, 0.08)
     # Classes of lengths, which have about equally many events: short, usual and long sequences differ. Measured.
     length_classes: int = 3
     # Runs are counted if the pool has more of them than this many standard deviations of the noise; at most so many.
@@ -55,10 +61,39 @@ class MixtureRules:
     iterations: int = 15
     # Random records that a component starts from.
     seeds: int = 5
+    # Where events have times: levels of activity, on weekdays and at weekends, of the first components. By hand.
+    levels: int = 6
     # A chain's first rows: no item has less than this share of an equal one. By hand.
     floor: float = 0.001
     # The law of all people counts in each component as much as so many draws in each group.
     shrink: float = 5.0
+
+
+@dataclass(frozen=True)
+class PlaceRules:
+    """Sequences of many items, such as stations: a chain of ranks, and a mixture of products for their places."""
+
+    # Items above which this is done: tables of steps would hold more noise than steps. Measured on simulated cards of
+    # 342 stations, and on msnbc with 17 pages; in between by hand.
+    most_items: int = 60
+    # Ranks of places; all places from the last one on share it.
+    ranks: int = 7
+    # Shares of all statistics: of the ranks, of places, and of items in a row and beside each other. Measured.
+    shares: tuple[float, float, float] = (0.15, 0.45, 0.40)
+    # Parts of those of places: the first two together, each rank, new places after others. By hand.
+    place_parts: tuple[float, float, float] = (0.5, 0.2, 0.3)
+    # Parts of those of items: items and pairs, and 2, 3, 4 in a row. By hand.
+    item_parts: tuple[float, float, float, float] = (0.3, 0.35, 0.25, 0.1)
+    # The mixture of products: components, iterations and rate of Adam, standard deviation of its start, weight of
+    # squared logarithms, and least share of a place against an equal one. By hand.
+    components: int = 80
+    iterations: int = 250
+    rate: float = 0.05
+    start: float = 0.5
+    ridge: float = 0.05
+    floor: float = 0.01
+    # Draws of a place that is not one of those before.
+    attempts: int = 8
 
 
 @dataclass(frozen=True)
@@ -73,9 +108,24 @@ class PoolRules:
     least: int = 1_000_000
     least_before: int = 300_000
     most: int = 3_000_000
+    # The draws of a weighted pool must say as much as this share of their number: before the last tilt, and after it.
+    # By hand.
+    least_effective: float = 0.03
+    least_effective_last: float = 0.02
+    # The same where events have times or ranks: a person adds to many more statistics. By hand, for the memory.
+    small: float = 1.0
+    small_least: int = 150_000
+    small_most: int = 400_000
+    # And of a last pool of ranks without times, whose weights are those of many items.
+    ranked_least: int = 600_000
+    # More rounds of tilts and components with times or ranks, before anything else is counted.
+    more_rounds: int = 1
     # Parameters have a normal prior of precision `precision` (1 + people / proposals), since a pool is random as well,
     # and another one of standard deviation `spread` per share of the people. Measured.
     precision: float = 30.0
+    # Statistics of sequences alone; where there are more, the precision is larger in proportion, so that their noise
+    # spreads the weights no more.
+    usual_statistics: int = 7
     spread: float = 1.0
     least_variance: float = 0.01
     tilt: TiltRules = TILT_RULES
@@ -87,6 +137,7 @@ class DrawRules:
 
     # Proposals per sequence of a sample, and the fewest.
     proposals: int = 4
+    small_proposals: int = 12  # with times or ranks, whose weights differ more
     least: int = 4096
     # No proposal weighs more than the sequence of the pool at this quantile of the total weight. Measured.
     ceiling: float = 0.999
@@ -100,6 +151,8 @@ class SequenceRules:
     mixture: MixtureRules = field(default_factory=MixtureRules)
     pool: PoolRules = field(default_factory=PoolRules)
     draw: DrawRules = field(default_factory=DrawRules)
+    places: PlaceRules = field(default_factory=PlaceRules)
+    bins: TimeBins = field(default_factory=TimeBins)
 
 
 SEQUENCE_RULES = SequenceRules()

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpgm.arrays import Floats
+from dpgm.arrays import Floats, Ints
 from dpgm.errors import ArtefactError
 from dpgm.sequences.layout import PersonLayout, sequence_of
 from dpgm.sequences.rules import LARGEST_LIMIT, LARGEST_THETA
@@ -33,6 +33,8 @@ from dpgm.statistics.event_vectors import (
     SequenceLengths,
     StepCounts,
 )
+from dpgm.statistics.place_vectors import OF_RANKS, OfRanks
+from dpgm.statistics.time_vectors import ITEM_HOURS, TIME_STATISTICS, Clock, DaySteps, ItemHours, TimeVectors
 from dpgm.strategy.protocol import check_tensors
 
 
@@ -47,8 +49,9 @@ class Term:
 def term_state(term: Term) -> dict[str, Tensor]:
     """The tensors of a statistic and its parameters, from which `read_terms` makes it again."""
     name, vectors = term.statistic.name, term.statistic.map
+    vectors = vectors.map if isinstance(vectors, OfRanks) else vectors
     state = {f"theta: {name}": torch.from_numpy(term.theta), f"limit: {name}": torch.tensor([term.statistic.limit])}
-    if isinstance(vectors, Ngrams):
+    if isinstance(vectors, Ngrams | ItemPairs) and vectors.chosen is not None:
         state[f"cells: {name}"] = torch.from_numpy(vectors.chosen)
     elif isinstance(vectors, StepCounts) and vectors.classes is not None:
         state[f"classes: {name}"] = torch.tensor(vectors.classes, dtype=torch.int64)
@@ -64,54 +67,90 @@ def read_terms(tensors: dict[str, Tensor], layout: PersonLayout) -> tuple[Term, 
 
 
 def _read_term(name: str, tensors: dict[str, Tensor], layout: PersonLayout) -> Term:
-    if name not in _READERS:
+    of_ranks = layout.by_rank and name.startswith(OF_RANKS)
+    called = name.removeprefix(OF_RANKS) if of_ranks else name
+    if called not in _READERS:
         raise ArtefactError(f"the model has an unknown statistic {name[:40]!r}; get the release again.")
-    vectors = _READERS[name](name, tensors, layout)
+    part = _Part(name, called, tensors, layout, layout.symbols if of_ranks else layout.items)
+    vectors = _READERS[called](part)
     limit = taken(tensors, f"limit: {name}", torch.int64, LARGEST_LIMIT, least=1, size=1)
     theta = taken(tensors, f"theta: {name}", torch.float64, LARGEST_THETA, size=vectors.width)
-    return Term(ClippedVectors(vectors, int(limit[0])), theta.numpy())
+    return Term(
+        ClippedVectors(OfRanks(vectors, layout.symbols) if of_ranks else vectors, int(limit[0])), theta.numpy()
+    )
 
 
-def _read_runs(name: str, tensors: dict[str, Tensor], layout: PersonLayout) -> VectorMap:
-    order = next(order for order, called in NGRAMS.items() if called == name)
-    cells = taken(tensors, f"cells: {name}", torch.int64, layout.symbols**order - 1, least=0)
-    _check_rising(cells)
-    return Ngrams(order, layout.symbols, cells.numpy())
+@dataclass(frozen=True)
+class _Part:
+    """A statistic that is read: its name in the release, the one without ranks, and how many items it has."""
+
+    name: str
+    called: str
+    tensors: dict[str, Tensor]
+    layout: PersonLayout
+    items: int
+
+    @property
+    def longest(self) -> int:
+        return sequence_of(self.layout.domain).max_length
+
+    def chosen(self, cells: int) -> Ints:
+        found = taken(self.tensors, f"cells: {self.name}", torch.int64, cells - 1, least=0)
+        _check_rising(found)
+        chosen: Ints = found.numpy()
+        return chosen
+
+    def codes(self) -> AttributeCodes:
+        sizes = self.layout.columns.sizes
+        if not sizes:
+            raise ArtefactError(f"the model has a statistic {self.name!r} of no columns; get the release again.")
+        codes = taken(self.tensors, f"codes: {self.name}", torch.int64, max(sizes) - 1, least=0, size=sum(sizes))
+        columns = tuple(part.numpy() for part in torch.split(codes, list(sizes)))
+        if any(len(np.unique(own)) != own.max() + 1 for own in columns):
+            raise ArtefactError("the model skips a code of a column; get the release again.")
+        return AttributeCodes(self.layout.domain, columns)
+
+    def clock(self) -> Clock:
+        if self.layout.clock is None:
+            raise ArtefactError(f"the model has {self.name!r}, but events have no times; get the release again.")
+        return self.layout.clock
 
 
-def _read_steps_by_length(name: str, tensors: dict[str, Tensor], layout: PersonLayout) -> VectorMap:
-    classes = taken(tensors, f"classes: {name}", torch.int64, sequence_of(layout.domain).max_length, least=1)
+def _read_runs(part: _Part) -> VectorMap:
+    order = next(order for order, called in NGRAMS.items() if called == part.called)
+    return Ngrams(order, part.items, part.chosen(part.items**order))
+
+
+def _read_steps(part: _Part) -> VectorMap:
+    return StepCounts(part.items) if part.layout.clock is None else DaySteps(part.items, part.layout.clock)
+
+
+def _read_steps_by_length(part: _Part) -> VectorMap:
+    classes = taken(part.tensors, f"classes: {part.name}", torch.int64, part.longest, least=1)
     _check_rising(classes)
-    return StepCounts(layout.symbols, tuple(classes.tolist()))
+    return StepCounts(part.items, tuple(classes.tolist()))
 
 
-def _read_codes(name: str, tensors: dict[str, Tensor], layout: PersonLayout) -> AttributeCodes:
-    sizes = layout.columns.sizes
-    if not sizes:
-        raise ArtefactError(f"the model has a statistic {name!r} of no columns; get the release again.")
-    codes = taken(tensors, f"codes: {name}", torch.int64, max(sizes) - 1, least=0, size=sum(sizes))
-    columns = tuple(part.numpy() for part in torch.split(codes, list(sizes)))
-    if any(len(np.unique(own)) != own.max() + 1 for own in columns):
-        raise ArtefactError("the model skips a code of a column; get the release again.")
-    return AttributeCodes(layout.domain, columns)
+def _read_pairs(part: _Part) -> VectorMap:
+    return ItemPairs(part.items, part.chosen(part.items * (part.items + 1) // 2) if part.layout.by_rank else None)
 
 
-def _read_attributes(name: str, tensors: dict[str, Tensor], layout: PersonLayout) -> VectorMap:
-    return AttributeVectors(name, _read_codes(name, tensors, layout))
-
-
-def _read_attributes_by_events(name: str, tensors: dict[str, Tensor], layout: PersonLayout) -> VectorMap:
-    return AttributesByEvents(name, _read_codes(name, tensors, layout), layout.symbols)
-
-
-_READERS: Mapping[str, Callable[[str, dict[str, Tensor], PersonLayout], VectorMap]] = {
-    SEQUENCE_LENGTHS: lambda _, __, layout: SequenceLengths(sequence_of(layout.domain).max_length),
-    STEP_COUNTS: lambda _, __, layout: StepCounts(layout.symbols),
-    ITEM_PAIRS: lambda _, __, layout: ItemPairs(layout.symbols),
+_READERS: Mapping[str, Callable[[_Part], VectorMap]] = {
+    SEQUENCE_LENGTHS: lambda part: SequenceLengths(part.longest),
+    STEP_COUNTS: _read_steps,
     STEPS_BY_LENGTH: _read_steps_by_length,
+    ITEM_PAIRS: _read_pairs,
     **dict.fromkeys(NGRAMS.values(), _read_runs),
-    **dict.fromkeys((ATTRIBUTES, ATTRIBUTE_PAIRS, ATTRIBUTES_BY_LENGTH), _read_attributes),
-    **dict.fromkeys((ATTRIBUTES_BY_STEP, ATTRIBUTES_BY_ITEM), _read_attributes_by_events),
+    **dict.fromkeys(TIME_STATISTICS, lambda part: TimeVectors(part.called, part.clock())),
+    ITEM_HOURS: lambda part: ItemHours(part.items, part.clock()),
+    **dict.fromkeys(
+        (ATTRIBUTES, ATTRIBUTE_PAIRS, ATTRIBUTES_BY_LENGTH),
+        lambda part: AttributeVectors(part.called, part.codes()),
+    ),
+    **dict.fromkeys(
+        (ATTRIBUTES_BY_STEP, ATTRIBUTES_BY_ITEM),
+        lambda part: AttributesByEvents(part.called, part.codes(), part.items),
+    ),
 }
 
 

@@ -5,7 +5,7 @@ min(1, C / |v(x)|), rounded down: its norm is at most C, the sensitivity. Whoeve
 scaled vectors on the records of a pool (`VectorFeatures`), so that scaling down causes no bias.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
@@ -58,6 +58,17 @@ class Vectors:
         times = np.diff(np.append(starts, len(keys)))
         row, cell = np.divmod(keys[starts], width)
         return cls(row_pointers(np.bincount(row, minlength=count)), cell, times * STEPS)
+
+    @classmethod
+    def joined(cls, parts: Sequence["Vectors"], widths: Sequence[int]) -> "Vectors":
+        """The vectors of several maps, one after the other, given how many cells each has."""
+        rows = np.concatenate([part.rows for part in parts])
+        order = np.argsort(rows, kind="stable")
+        cells = np.concatenate(
+            [part.cells + start for part, start in zip(parts, row_pointers(np.array(widths)), strict=False)]
+        )
+        counts = np.bincount(rows, minlength=len(parts[0]))
+        return cls(row_pointers(counts), cells[order], np.concatenate([part.steps for part in parts])[order])
 
     def present(self) -> "Vectors":
         """With 1 for every count."""

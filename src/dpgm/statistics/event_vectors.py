@@ -24,7 +24,7 @@ SEQUENCE_LENGTHS, STEP_COUNTS, STEPS_BY_LENGTH, ITEM_PAIRS = (
     "steps by length",
     "items and pairs",
 )
-NGRAMS = {order: f"{order} in a row" for order in (3, 4, 5)}
+NGRAMS = {order: f"{order} in a row" for order in (2, 3, 4, 5)}
 
 
 def person_events(records: Records) -> Events:
@@ -119,28 +119,44 @@ class StepCounts:
         return Vectors.counted(people, classes[people] * (self.items + 1) ** 2 + cells, len(events), self.width)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ItemPairs:
-    """1 for every item that a person has, and for every pair of different items."""
+    """1 for every item that a person has, and for every pair of different items; or for the chosen ones of these."""
 
     words: ClassVar[Descriptions] = {
         ITEM_PAIRS: Measures("measure", "people with each item, and with each pair of items", "the bound on a norm")
     }
 
     items: int
+    chosen: Ints | None = None  # cells of the triangle, in increasing order; None for all
     name: str = ITEM_PAIRS
 
     @property
     def width(self) -> int:
         """One cell per item and pair: a triangle with its diagonal."""
-        return self.items * (self.items + 1) // 2
+        return self.items * (self.items + 1) // 2 if self.chosen is None else len(self.chosen)
 
     def vectors(self, records: Records) -> Vectors:
         """Items and pairs of items."""
         events = person_events(records)
-        indptr, items = events.sets(self.items)
-        people, first, second = _pairs_within(indptr, items.astype(np.int64))
-        return Vectors.counted(people, second * (second + 1) // 2 + first, len(events), self.width)
+        people, cells = pairs_of(events, self.items)
+        if self.chosen is not None:
+            people, cells = _among(self.chosen, people, cells)
+        return Vectors.counted(people, cells, len(events), self.width)
+
+
+def pairs_of(events: Events, items: int) -> tuple[Ints, Ints]:
+    """The person and the cell of the triangle of every item, and of every pair of different items."""
+    indptr, found = events.sets(items)
+    people, first, second = _pairs_within(indptr, found.astype(np.int64))
+    return people, second * (second + 1) // 2 + first
+
+
+def _among(chosen: Ints, people: Ints, codes: Ints) -> tuple[Ints, Ints]:
+    """Those of the codes that are chosen: the person, and the number among the chosen ones."""
+    cells = np.minimum(np.searchsorted(chosen, codes), len(chosen) - 1)
+    known = chosen[cells] == codes
+    return people[known], cells[known]
 
 
 def _pairs_within(indptr: Ints, values: Ints) -> tuple[Ints, Ints, Ints]:
@@ -191,7 +207,5 @@ class Ngrams:
     def vectors(self, records: Records) -> Vectors:
         """The chosen runs of every person."""
         events = person_events(records)
-        people, codes = ngrams_of(events, self.order, self.items)
-        cells = np.minimum(np.searchsorted(self.chosen, codes), len(self.chosen) - 1)
-        known = self.chosen[cells] == codes
-        return Vectors.counted(people[known], cells[known], len(events), self.width).present()
+        people, cells = _among(self.chosen, *ngrams_of(events, self.order, self.items))
+        return Vectors.counted(people, cells, len(events), self.width).present()

@@ -128,6 +128,32 @@ class ReadRules:
 
 
 @dataclass(frozen=True)
+class TimeBins:
+    """How the times of events are put into bins. By hand: finer where most of the events of cards are."""
+
+    # Minutes at which bins of elapsed times start.
+    elapsed: tuple[int, ...] = (
+        *(0, 5, 10, 15, 20, 25, 30, 45, 60, 75, 90, 105, 120, 150, 180, 210, 240, 270, 300, 330, 360, 390, 420),
+        *(450, 480, 510, 540, 570, 600, 660, 720, 780, 840, 960),
+    )
+    # Deviations from the usual hour, in minutes, at which all but the first class start, and the one drawn in each.
+    deviations: tuple[int, ...] = (15, 30, 60, 120)
+    deviations_drawn: tuple[int, ...] = (8, 22, 44, 86, 170)
+    # Numbers of active days at which all but the first bin start.
+    day_counts: tuple[int, ...] = (
+        *range(1, 17), 18, 20, 22, 24, 26, 28, 32, 36, 42, 50, 60, 80, 100, 130, 170, 220, 300,
+    )  # fmt: skip
+    # Days between active days at which all but the first bin start.
+    gaps: tuple[int, ...] = (2, 3, 4, 5, 6, 7, 8, 14, 28)
+    # Ranks of places that are told apart: with hours, and otherwise.
+    ranks: int = 7
+    rank_classes: int = 3
+    # Most events of a day that are counted, and hours of a block in which items are counted.
+    day_events: int = 12
+    item_hours: int = 4
+
+
+@dataclass(frozen=True)
 class StatisticRules:
     """How statistics are bounded, and how their noisy values are read."""
 

@@ -42,6 +42,7 @@ class MemoryRules:
 
     # Sequences: per proposal of a pool, with what it adds to all statistics.
     proposal: float = 500.0
+    small_proposal: float = 6000.0
 
 
 MEMORY_RULES = MemoryRules()

@@ -16,11 +16,8 @@ from dpgm.studio.workspace import Project, Workspace, read_json
 
 MOST_EPSILON = 100.0  # beyond, no fit calls itself private
 STOPS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)  # epsilons that the budget page offers
-FROM_ROWS, RELEASED, FROM_PLAN = (
-    "curator",
-    "safe",
-    "public",
-)  # bands: from real rows, released, or public numbers only
+# Bands: from real rows, released, or public numbers only.
+FROM_ROWS, RELEASED, FROM_PLAN = "curator", "safe", "public"
 PROJECT_STEPS = ("data", "fields", "budget", "plan", "run", "compare", "release")
 
 
@@ -52,9 +49,6 @@ class Desk:
     workspace: Workspace
     runs: Runs
     library: Library
-
-
-# -- pages of the folder -------------------------------------------------------------------------------------------
 
 
 async def home_page(desk: Desk) -> Page:
@@ -92,9 +86,6 @@ async def opened_page(desk: Desk, id: str) -> Page:
     return Page("open", f"Release: {path}", RELEASED, line(*words), body | {"id": id}, address=f"open/{id}")
 
 
-# -- pages of a project --------------------------------------------------------------------------------------------
-
-
 async def data_page(desk: Desk, project: Project) -> Page:
     """Which file, who its people are, how it is written, and what it looks like inside."""
     run = desk.runs.state(project, "look")
@@ -129,7 +120,7 @@ async def fields_page(desk: Desk, project: Project) -> Page:
     notes = dict(tuple(one.split(": ", 1)) for one in found.get("confirm", []) if ": " in one)
     notes |= dict(found.get("left_out", []))
     for name, hint in found.get("hints", []):
-        notes[name] = f"{notes.get(name, '')} ({hint})".strip()
+        notes[name] = f"{notes.get(name, '')} ({in_words_of_the_form(hint)})".strip()
     shown = draft if saved is None or not _same_columns(saved, draft) else saved
     lists = [one.name for one in draft.fields if one.is_set]
     body = {
@@ -226,9 +217,6 @@ async def release_page(desk: Desk, project: Project) -> Page:
     }
     words = line(["verify", commands.path("release")], commands.sample(1000))
     return _page(desk, project, "release", "Release", RELEASED, words, body)
-
-
-# -- what pages have in common -------------------------------------------------------------------------------------
 
 
 def _page(

@@ -72,9 +72,6 @@ class Found:
         return self.route.access
 
 
-# -- answers that are no pages ---------------------------------------------------------------------------------------
-
-
 async def static(desk: Desk, request: Request, name: str) -> Response:
     """Style and script."""
     if name not in _STATIC:
@@ -96,24 +93,18 @@ async def certificate_of(desk: Desk, request: Request, id: str) -> Response:
     return _own_style(await desk.library.call(library.certificate_text, str(desk.workspace.root / path)))
 
 
-async def report(desk: Desk, request: Request, project: Project) -> Response:
-    """The comparison with the real data."""
-    return _own_style(_file(project, "report.html").read_text("utf-8"))
+def _report(name: str) -> Handler:
+    async def answer(desk: Desk, request: Request, project: Project) -> Response:
+        return _own_style(_file(project, name).read_text("utf-8"))
+
+    return answer
 
 
-async def rehearsal(desk: Desk, request: Request, project: Project) -> Response:
-    """The comparison on made-up people."""
-    return _own_style(_file(project, "rehearsal/report.html").read_text("utf-8"))
+def _kept(name: str, kind: str) -> Handler:
+    async def answer(desk: Desk, request: Request, project: Project) -> Response:
+        return FileResponse(_file(project, name), filename=name, media_type=kind)
 
-
-async def plan_file(desk: Desk, request: Request, project: Project) -> Response:
-    """The plan of the fit."""
-    return FileResponse(_file(project, "plan.json"), filename="plan.json", media_type="application/json")
-
-
-async def synthetic(desk: Desk, request: Request, project: Project) -> Response:
-    """Synthetic records."""
-    return FileResponse(_file(project, "synthetic.csv"), filename="synthetic.csv", media_type="text/csv")
+    return answer
 
 
 async def release_zip(desk: Desk, request: Request, project: Project) -> Response:
@@ -156,9 +147,6 @@ def _file(project: Project, name: str) -> Path:
     return path
 
 
-# -- the list of all addresses ---------------------------------------------------------------------------------------
-
-
 async def _budget(desk: Desk, request: Request, project: Project) -> Page:
     typed = dict(request.query_params)
     return await pages.budget_page(desk, project, typed)
@@ -190,10 +178,10 @@ ROUTES = (
     Route("GET", f"{_PROJECT}/compare", Access.CURATOR, _of(pages.compare_page)),
     Route("GET", f"{_PROJECT}/release", Access.SAFE, _of(pages.release_page)),
     Route("GET", f"{_PROJECT}/certificate", Access.SAFE, certificate, "file"),
-    Route("GET", f"{_PROJECT}/report", Access.CURATOR, report, "file"),
-    Route("GET", f"{_PROJECT}/rehearsal", Access.SAFE, rehearsal, "file"),
-    Route("GET", f"{_PROJECT}/plan-file", Access.SAFE, plan_file, "file"),
-    Route("GET", f"{_PROJECT}/synthetic.csv", Access.SAFE, synthetic, "file"),
+    Route("GET", f"{_PROJECT}/report", Access.CURATOR, _report("report.html"), "file"),
+    Route("GET", f"{_PROJECT}/rehearsal", Access.SAFE, _report("rehearsal/report.html"), "file"),
+    Route("GET", f"{_PROJECT}/plan-file", Access.SAFE, _kept("plan.json", "application/json"), "file"),
+    Route("GET", f"{_PROJECT}/synthetic.csv", Access.SAFE, _kept("synthetic.csv", "text/csv"), "file"),
     Route("GET", f"{_PROJECT}/release.zip", Access.SAFE, release_zip, "file"),
     Route("POST", f"{_PROJECT}/data", Access.CHANGE, actions.save_data, "action"),
     Route("POST", f"{_PROJECT}/upload", Access.CHANGE, actions.upload, "upload"),
@@ -219,9 +207,6 @@ def find(method: str, path: str) -> Found | None:
         if matched is not None:
             return Found(route, matched.groupdict())
     return None
-
-
-# -- the application -------------------------------------------------------------------------------------------------
 
 
 class Studio:
@@ -362,11 +347,12 @@ def serve_folder(
             for _ in sys.stdin:
                 link()
 
-        link()
-        say("the link works once, within two minutes; press Enter here for a new one, Ctrl-C to end")
-        threading.Thread(target=renew, daemon=True).start()
         try:
-            asyncio.run(_until_stopped(server, desk, listening))
+            with suppress(KeyboardInterrupt):  # also one that comes before the server listens for it
+                link()
+                say("the link works once, within two minutes; press Enter here for a new one, Ctrl-C to end")
+                threading.Thread(target=renew, daemon=True).start()
+                asyncio.run(_until_stopped(server, desk, listening))
         finally:
             desk.runs.stop_all()
             desk.library.close()

@@ -32,53 +32,29 @@ _DEPTH = 2  # folders below the served one that are searched
 
 @dataclass(frozen=True)
 class Answers:
-    """What the curator said in one project; everything starts empty.
+    """What the curator said in one project; everything starts empty."""
 
-    Attributes:
-        name: of the project.
-        made: the day and time it was begun.
-        file: the data, as a path below the served folder.
-        made_up: whether the data are simulated, so that nothing is spent on anybody.
-        several: whether a person may have several rows: "no", "yes" or "unknown".
-        person: the column of persons.
-        rows: what the rows of one person are: "items" or "rows".
-        item: the column of items.
-        rows_per_person: the most rows of a person that are used.
-        records: the public number of people or rows.
-        reading: how the file is written, by the names of the reading options.
-        kinds: kinds of columns that the curator corrected.
-        items: whether items are "found" privately, "stated" in the domain, or those of the "file".
-        known: how the curator knows what is stated of each field.
-        epsilon: the budget.
-        ledger: the id of the ledger that it is charged to.
-        title: of the certificate.
-        owner: who answers for the release.
-        population: whom the data are about.
-        date: of the release.
-        looked: whether a comparison with the real data was opened before the last fit.
-    """
-
-    name: str = ""
-    made: str = ""
-    file: str = ""
-    made_up: bool = False
-    several: str = ""
-    person: str = ""
-    rows: str = ""
-    item: str = ""
-    rows_per_person: int | None = None
-    records: int | None = None
-    reading: Mapping[str, str] = field(default_factory=dict)
-    kinds: Mapping[str, str] = field(default_factory=dict)
-    items: str = "found"
-    known: Mapping[str, str] = field(default_factory=dict)
-    epsilon: float | None = None
-    ledger: str = ""
-    title: str = ""
-    owner: str = ""
-    population: str = ""
-    date: str = ""
-    looked: bool = False
+    name: str = ""  # of the project
+    made: str = ""  # the day and time it was begun
+    file: str = ""  # the data, as a path below the served folder
+    made_up: bool = False  # whether the data are simulated, so that nothing is spent on anybody
+    several: str = ""  # whether a person may have several rows: "no", "yes" or "unknown"
+    person: str = ""  # the column of persons
+    rows: str = ""  # what the rows of one person are: "items" or "rows"
+    item: str = ""  # the column of items
+    rows_per_person: int | None = None  # the most rows of a person that are used
+    records: int | None = None  # the public number of people or rows
+    reading: Mapping[str, str] = field(default_factory=dict)  # how the file is written
+    kinds: Mapping[str, str] = field(default_factory=dict)  # kinds of columns that the curator corrected
+    items: str = "found"  # whether items are "found" privately, "stated" in the domain, or those of the "file"
+    known: Mapping[str, str] = field(default_factory=dict)  # how the curator knows what is stated of each field
+    epsilon: float | None = None  # the budget
+    ledger: str = ""  # the id of the ledger that it is charged to
+    title: str = ""  # of the certificate
+    owner: str = ""  # who answers for the release
+    population: str = ""  # whom the data are about
+    date: str = ""  # of the release
+    looked: bool = False  # whether a comparison with the real data was opened before the last fit
 
 
 @dataclass(frozen=True)
@@ -138,8 +114,6 @@ class Workspace:
         temporary.mkdir(mode=0o700, exist_ok=True)
         return temporary
 
-    # -- projects ----------------------------------------------------------------------------------------------
-
     def projects(self) -> list[Project]:
         """All projects, the newest first."""
         ids = [path.name for path in (self.home / "projects").iterdir() if _ID.fullmatch(path.name)]
@@ -169,8 +143,6 @@ class Workspace:
         known = {one.name for one in fields(Answers)}
         return Project(id, folder, Answers(**{name: value for name, value in values.items() if name in known}))
 
-    # -- ledgers -----------------------------------------------------------------------------------------------
-
     def ledgers(self) -> dict[str, str]:
         """The names of all ledgers by their ids."""
         found = {}
@@ -191,8 +163,6 @@ class Workspace:
         id = secrets.token_hex(4)
         write_json(self.home / "ledgers" / f"{id}.json", {"name": plain(name) or "Untitled"})
         return id, self.ledger(id)
-
-    # -- files of the served folder ------------------------------------------------------------------------------
 
     def data_files(self) -> dict[str, Path]:
         """Files that may hold data, by their ids; nothing is opened."""

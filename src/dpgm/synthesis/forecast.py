@@ -112,10 +112,13 @@ class Forecast:
             f"Groups under about {self.visible:,} people will be off by more than a tenth.",
         ]
         if errors.pair is not None:
-            said.append(f"A count of two values together will be within {_USUAL * errors.pair:,.0f} people.")
+            said.append(
+                f"A count of two values together will be within about {_USUAL * errors.pair:,.0f} people, where values "
+                "go together about as those of the made-up people do."
+            )
         if errors.correlation is not None:
             said.append(
-                f"A rank correlation of two columns will be right within {_USUAL * errors.correlation:.2f}."
+                f"A rank correlation of two columns will be right within about {_USUAL * errors.correlation:.2f}."
             )
         return tuple(said)
 

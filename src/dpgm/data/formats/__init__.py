@@ -16,14 +16,16 @@ from dpgm.data.formats.connections import is_connection, of_connection
 from dpgm.data.formats.delimited import Delimited
 from dpgm.data.formats.duck_db import DuckDb
 from dpgm.data.formats.excel import Workbook
+from dpgm.data.formats.hive import parts_in
 from dpgm.data.formats.idx import Idx
 from dpgm.data.formats.item_lines import ItemLines
 from dpgm.data.formats.json_lines import JsonArray, JsonLines
 from dpgm.data.formats.matrices import Npy, Npz
-from dpgm.data.formats.opening import Input, at_database, listing, locate
+from dpgm.data.formats.opening import Input, at_database, locate
 from dpgm.data.formats.parquet import Parquet
 from dpgm.data.formats.pictures import PictureFolder
 from dpgm.data.formats.postgres import Postgres
+from dpgm.data.formats.remote import fetch
 from dpgm.data.formats.sqlite import Sqlite
 from dpgm.data.urls import is_url, without_credentials
 from dpgm.errors import InputError, UsageError
@@ -207,24 +209,25 @@ def refuse_options(format: Format, source: Input, options: "ReadOptions") -> Non
 # -- where a data set lies -----------------------------------------------------------------------------------------
 
 
-def parts_of(path: "Paths | Sequence[Paths]") -> "list[Paths]":
+def parts_of(path: "Paths | Sequence[Paths]", member: str | None = None) -> "list[Paths]":
     """The files of a data set: those given, or the files of one format in a folder in the order of their names."""
     if is_connection(path):
         return [of_connection(path)]
     if not isinstance(path, (str, os.PathLike)):
         return list(path)
+    if is_url(text := os.fspath(path)) and not os.path.exists(text) and at_database(text) is None:
+        return [*fetch(text, member)]
     folder = Path(path)
     if isinstance(path, Input) or not folder.is_dir() or any(one.holds(folder) for one in FORMATS):
         return [path]
-    parts: list[Paths] = [file for file in listing(folder) if file.name.endswith(".parquet")]
-    if not parts:
+    if not (parts := parts_in(folder)):
         raise InputError(f"{os.fspath(path)}: is a folder without .parquet and image files; name a file.")
-    return parts
+    return [*parts]
 
 
 def located(path: "Paths | Sequence[Paths]", member: str | None = None) -> list[Input]:
     """The files of a data set, ready to be opened; at least one."""
-    files = [locate(one, member) for one in parts_of(path)]
+    files = [locate(one, member) for one in parts_of(path, member)]
     if not files:
         raise UsageError("no file to read; give at least one.")
     return files

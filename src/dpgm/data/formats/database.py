@@ -71,6 +71,8 @@ class Database(Typed):
 
     def stream(self, source: Input, options: "ReadOptions", draft: Guess | None = None) -> RowStream:
         """The rows of the table or query."""
+        if source.copy is not None:  # drivers open a file by its name, and copies have none
+            raise InputError(f"{source}: databases are read from the disk; copy it here first.")
         with self.session(source) as session:
             query, schema = session.described(_query(session, source, options))
         if len(set(schema.names)) < len(schema):

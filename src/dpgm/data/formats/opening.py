@@ -39,6 +39,7 @@ class Input:
     Data from a pipe are a temporary `copy`, which lives as long as this value; `label` is its name in messages, and the
     ending of `alias` says its format, if known. The `format` is stated where an address says it. The `address` of a
     server may hold a password and is never shown. Of a `connection` that somebody opened, the rows are read through it.
+    `partitions` are columns with one value, which the folders above the file name.
     """
 
     path: Path
@@ -50,6 +51,7 @@ class Input:
     format: str | None = None
     address: str | None = field(default=None, repr=False)
     connection: Any = field(default=None, repr=False)
+    partitions: tuple[tuple[str, str | None], ...] = ()
 
     def __fspath__(self) -> str:
         return str(self.path)
@@ -78,6 +80,8 @@ def spooled(
     *,
     folder: str | os.PathLike[str] | None = None,
     ending_of: Callable[[bytes], str] | None = None,
+    sheet: str | None = None,
+    partitions: tuple[tuple[str, str | None], ...] = (),
 ) -> Input:
     """Copy all bytes of a stream to a file that only this process can open.
 
@@ -85,6 +89,8 @@ def spooled(
         stream: read to its end.
         label: its name in messages, such as `stdin`.
         folder: the folder of the file; by default that of temporary files.
+        sheet: the sheet or table to read in it.
+        partitions: columns with one value.
         ending_of: tells from the first bytes which ending a file of this format has; by default none.
 
     Raises:
@@ -96,11 +102,11 @@ def spooled(
         shutil.copyfileobj(stream, file, 1 << 20)
         file.flush()
         if not file.tell():
-            raise InputError(f"{label}: holds nothing; pipe a file with records into the command.")
+            raise InputError(f"{label}: holds nothing; give a file with records.")
         file.seek(0)
         alias = label if ending_of is None else label + ending_of(_plain(file.read(_HEAD), label))
         path = file.name if isinstance(file.name, str) else f"{_OPEN_FILES}/{file.fileno()}"
-        return Input(Path(path), label=label, alias=alias, copy=file)
+        return Input(Path(path), None, sheet, label, alias, file, partitions=partitions)
     except BaseException:
         file.close()
         raise
@@ -148,7 +154,7 @@ def locate(path: str | os.PathLike[str], member: str | None = None) -> Input:
         database = at_database(text, member)
         if database is None:
             raise UsageError(
-                f"{without_credentials(text)}: files at such addresses are not read; copy it here first."
+                f"{without_credentials(text)}: only rows are read from such places; copy it here first."
             )
         if database.address is None:
             check_regular(database.path)

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dpgm.data.formats.base import Append, Guess
+from dpgm.data.formats.hive import with_partitions
 from dpgm.data.formats.opening import Input
 from dpgm.data.formats.typed import Typed
 from dpgm.data.formats.written import Written
@@ -62,7 +63,7 @@ class Parquet(Typed):
             size = _BATCH if options.memory is None else _SMALL_BATCH
             return _chunks(file, source, list(readers), parts, size)
 
-        stream = with_members(RowStream(str(source), schema, rows, typed=True))
+        stream = with_partitions(with_members(RowStream(str(source), schema, rows, typed=True)), source)
         if not stream.names:
             raise InputError(f"{source}: holds no plain column; flatten its nested columns first.")
         return stream

@@ -15,7 +15,7 @@ document.addEventListener("submit", async (event) => {
   event.preventDefault();
   const values = new URLSearchParams(new FormData(sent, pressed));
   if (pressed) pressed.disabled = true;
-  const reply = await fetch(pressed?.formAction ?? sent.action, { method: "POST", body: values }).catch(() => null);
+  const reply = await fetch(pressed?.getAttribute("formaction") ?? sent.action, { method: "POST", body: values }).catch(() => null);
   if (pressed) pressed.disabled = false;
   if (reply?.ok && pressed?.dataset.stay) {  // what else was typed stays
     swap(sent.dataset.live, new DOMParser().parseFromString(await reply.text(), "text/html"));
