@@ -29,10 +29,11 @@ _FLAGS |= {
     "--no-header": "Header",
     "--person": "Column that says whose row it is",
     "--item": "Column that names the thing",
+    "--rows-per-person": "Use at most so many rows of each person",
 }
-_FLAGS |= {"--rows-per-person": "Use at most so many rows of each person"}
 _FLAG = re.compile(r"(--[a-z-]+)")
-_KIND = re.compile(r"--kind '?([^'=]+)=([a-z]+)'?")
+_PARTS = {"%d": "day", "%m": "month", "%Y": "year", "%H": "hour", "%M": "minute", "%S": "second"}  # of dates
+_KIND = re.compile(r"--kind '?([^'=]+)=([a-z]+)'?( (?=--))?")
 
 
 def in_words_of_the_form(message: str) -> str:
@@ -41,7 +42,10 @@ def in_words_of_the_form(message: str) -> str:
     >>> in_words_of_the_form("leave out what is above them with --skip-lines 1.")
     'leave out what is above them with “Skip lines” 1.'
     """
-    message = _KIND.sub(r"the kind \2 for \1 on the page of fields and", message)
+    message = _KIND.sub(
+        lambda one: f"the kind {one[2]} for {one[1]} on the page of fields{' and ' if one[3] else ''}", message
+    )
+    message = re.sub("%[dmYHMS]", lambda part: _PARTS[part[0]], message)
     return _FLAG.sub(lambda flag: f"“{_FLAGS[flag[1]]}”" if flag[1] in _FLAGS else flag[1], message)
 
 

@@ -91,7 +91,9 @@ async def data_page(desk: Desk, project: Project) -> Page:
     run = desk.runs.state(project, "look")
     found = desk.runs.output(project, "look") if run.state is State.FINISHED else None
     if found is not None:
-        found["hints"] = [(name, in_words_of_the_form(hint)) for name, hint in found["hints"]]
+        for one in ("hints", "left_out"):
+            found[one] = [(name, in_words_of_the_form(text)) for name, text in found[one]]
+        found["confirm"] = [*map(in_words_of_the_form, found["confirm"])]
     reading = [
         {"name": name, "help": HELP[name], "value": project.answers.reading.get(name, "")}
         for name in READING_OPTIONS
@@ -120,7 +122,8 @@ async def fields_page(desk: Desk, project: Project) -> Page:
     notes = dict(tuple(one.split(": ", 1)) for one in found.get("confirm", []) if ": " in one)
     notes |= dict(found.get("left_out", []))
     for name, hint in found.get("hints", []):
-        notes[name] = f"{notes.get(name, '')} ({in_words_of_the_form(hint)})".strip()
+        notes[name] = f"{notes.get(name, '')} ({hint})".strip()
+    notes = {name: in_words_of_the_form(note) for name, note in notes.items()}
     shown = draft if saved is None or not _same_columns(saved, draft) else saved
     lists = [one.name for one in draft.fields if one.is_set]
     body = {
