@@ -288,6 +288,15 @@ def k_marginals(runs: Runs) -> str:
     return lines(["data", "method", "pairs", "triples"], told)
 
 
+def relations(runs: Runs) -> str:
+    """Tables of which a relation is known or measured: every figure, one value a seed."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for row in read(RESULTS / "table_relations.csv"):
+        groups.setdefault((row["table"], row["figure"]), []).append(row["value"])
+    told = [[*group, " ".join(values)] for group, values in groups.items() if group[1] != "seconds"]
+    return lines(["table", "figure", "by seed"], told)
+
+
 def fakes(runs: Runs) -> str:
     """Verdicts on fakes by number of rows; one table for each kind."""
     found = read(RESULTS / "verdict_fakes.csv")
@@ -357,6 +366,7 @@ TABLES = {
     "triples": triples,
     "images": images,
     "k_marginals": k_marginals,
+    "relations": relations,
     "fakes": fakes,
     "fresh": fresh,
 }

@@ -116,6 +116,13 @@ def survey(seed: int = 0, rows: int = 3_000, factors: int = 5, questions: int = 
     return table, dpgm.Domain.draft(table)
 
 
+def stated_survey(seed: int = 0) -> Made:
+    """The same, and the domain states that answers are from 1 to 5."""
+    table, _ = survey(seed)
+    names = table.column_names
+    return table, dpgm.Domain(tuple(dpgm.Numeric(name, 1, 5, integer=True, bins=5) for name in names))
+
+
 WARDS = {  # share of patients, typical age, typical stay in days
     "general medicine": (0.20, 68, 3),
     "surgery": (0.16, 55, 5),
@@ -259,6 +266,7 @@ def causal(seed: int = 0, rows: int = 30_000) -> Made:
 
 MADE: dict[str, Callable[[], Made]] = {
     "survey": survey,
+    "stated survey": stated_survey,
     "clinic": clinic,
     "skip rule": skip_rule,
     "age rule": age_rule,

@@ -2,8 +2,9 @@
 
     python experiments/table_relations.py TABLE [TABLE ...] [--seeds 1 2 3] [--model NAME] [--epsilon 1] [--csv FILE]
 
-Tables: adult, bank, diamonds, nist (in public bins), survey, clinic, "skip rule", "age rule", smooth, causal,
-"parity 3" to "parity 7"; `made` stands for all made ones, `all` for all. Every fit goes through `Synthesizer`.
+Tables: adult, bank, diamonds, nist (in public bins), survey, "stated survey" (answers from 1 to 5), clinic,
+"skip rule", "age rule", smooth, causal, "parity 3" to "parity 7"; `made` stands for all made ones, `all` for all.
+Every fit goes through `Synthesizer`.
 
     public tables   tv1, tv2, tv3: mean total variation of columns, pairs and triples; k2, k3: the score of NIST's
                     SDNist, 1000 (1 - tv2) and 1000 (1 - tv3); accuracy and AUC of boosting on synthetic rows
@@ -160,6 +161,7 @@ def _mean(values: Any) -> float:
 
 MEASURES = {
     "survey": survey,
+    "stated survey": survey,
     "clinic": clinic,
     "skip rule": skip_rule,
     "age rule": age_rule,
