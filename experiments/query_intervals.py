@@ -33,7 +33,7 @@ from dpgm.synthesis.answers import CountAnswers
 
 HERE = Path(__file__).parent
 Question = tuple[str, np.ndarray, int]  # the condition, the rows that meet it, the number of columns
-FIELDS = ("kind", "parts", "epsilon", "records", "unit", "truth", "estimate", "low", "high", "direct")
+FIELDS = ("kind", "parts", "epsilon", "records", "unit", "undecided", "truth", "estimate", "low", "high", "direct")
 
 
 # -- data and questions ----------------------------------------------------------------------------------------
@@ -184,7 +184,12 @@ def collect(name: str, epsilon: float, seeds: list[int], count: int) -> list[dic
         for text, rows, parts in asked:
             answer = answers.ask(text)
             found = {"kind": answer.source, "parts": parts, "epsilon": epsilon, "records": records}
-            found |= {"unit": answers.unit, "truth": int(rows.sum()), "estimate": answer.estimate}
+            found |= {
+                "unit": answers.unit,
+                "undecided": answer.undecided,
+                "truth": int(rows.sum()),
+                "estimate": answer.estimate,
+            }
             lines.append(found | {"low": answer.low, "high": answer.high, "direct": direct})
     return lines
 

@@ -44,7 +44,7 @@ def test_every_number_is_listed_with_its_error_and_what_it_counts(table):
     assert (rows[11]["mechanism"], rows[11]["run"], rows[11]["number"]) == ("pairs", 1, 0)
     assert [row["counts"] for row in rows[-2:]] == ["ward=c", None]  # a label that no position has is not told
     assert table.counts() == {at: (value, 2.0, 0.25) for at, value in enumerate(RELEASED[0].value.tolist())}
-    assert (table.spread("pairs"), table.spread("nothing")) == (3.0, None)
+    assert (table.smallest_error(), MeasurementTable().smallest_error()) == (1.0, 0.0)
 
 
 def test_it_comes_back_from_its_bytes(table):

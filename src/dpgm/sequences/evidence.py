@@ -141,7 +141,7 @@ class Evidence:
         """With the ridge of normal priors on the parameters."""
         rules, features = self.rules.pool, VectorFeatures(measured.statistic, pool.records)
         variance = self.people * (features.squares(base) - features.sums(base) ** 2).clamp(min=0)
-        more = max(1.0, len(self.released) / rules.usual_statistics)
+        more = max(1.0, (len(self.released) / rules.usual_statistics) ** rules.more_power)
         overall = rules.precision * more * (1 + self.people / pool.drawn) / measured.std**2
         ridge = overall + 1 / (rules.spread**2 * variance.clamp(min=rules.least_variance))
         return Released(features, measured.value, measured.std, ridge)

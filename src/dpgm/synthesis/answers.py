@@ -7,18 +7,20 @@ found on public tables (`experiments/query_intervals.py`) for questions about on
 that are further from what was checked, no interval is promised.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpgm.arrays import Ints
-from dpgm.data.conditions import Condition, OneOf, Values, comparisons, fields_of, numbers_of, truth
+from dpgm.arrays import Ints, Mask
+from dpgm.data.conditions import Condition, Not, OneOf, Values, comparisons, fields_of, numbers_of, truth
 from dpgm.data.domain import Domain
 from dpgm.data.records import Records
 from dpgm.errors import UsageError
+from dpgm.strategy.protocol import Box
 from dpgm.synthesis.conditioning import TooManyBoxesError, Where, parse_where, region_of
 from dpgm.synthesis.sampling import Sample
 
@@ -32,21 +34,24 @@ FROM_COUNTS, FROM_MODEL = "released counts", "the model"
 
 @dataclass(frozen=True)
 class ModelError:
-    """The error of the model's answers, by the number of columns of a question.
+    """The error of the model's answers, by the number of columns and items of a question.
 
-    The standard error of a share p is taken to be
+    The variance of a share p is taken to be
 
-        sqrt((noises x unit)^2 + (missed x sqrt(p (1 - p)))^2)
+        sqrt(p (1 - p)) ((noises x unit)^2 + missed^2) + (undecided x in_bins)^2
 
-    with `unit` the noise of a released count as a share of the records.
+    with `unit` the noise of a released count as a share of the records, and `undecided` the share of synthetic records
+    with a value in a bin that the question cuts: the model knows how many there are, and not where in the bin.
     """
 
     noises: tuple[float, ...]
     missed: tuple[float, ...]
+    in_bins: float = 0.0
 
 
 MODEL_ERRORS = {
-    "trees": ModelError((1.0, 1.5, 2.0), (0.003, 0.02, 0.04)),
+    "trees": ModelError((1.0, 2.0, 3.0), (0.001, 0.0025, 0.003), in_bins=0.12),
+    "products": ModelError((6.5, 13.0, 14.0), (0.0005, 0.001, 0.001), in_bins=0.12),
 }
 
 
@@ -64,6 +69,7 @@ class CountAnswer:
     high: float | None
     source: str
     why: str = ""
+    undecided: float = 0.0  # share of synthetic records in bins that the question cuts
 
 
 class CountAnswers:
@@ -117,7 +123,8 @@ class CountAnswers:
         return start + np.flatnonzero(mask), start + np.flatnonzero(~mask)
 
     def _from_model(self, question: str, condition: Condition) -> CountAnswer:
-        share = self.share(condition)
+        met = self._met(condition)
+        share = float(met.mean())
         estimate = share * self._records
         columns = columns_asked(condition, self._release.domain)
         known = MODEL_ERRORS.get(self._release.generator.kind)
@@ -132,27 +139,66 @@ class CountAnswers:
                 f" {len(known.missed)}."
             )
             return CountAnswer(question, estimate, None, None, FROM_MODEL, why)
-        error = self.model_error(share, columns, known)
-        return self._answer(question, estimate, error * self._records, FROM_MODEL)
+        try:
+            undecided = float(self._undecided(condition).mean())
+        except TooManyBoxesError:
+            why = "no interval is promised: the question is too long; ask about fewer values at a time."
+            return CountAnswer(question, estimate, None, None, FROM_MODEL, why)
+        error = self._model_error(share, columns, undecided, known)
+        answer = self._answer(question, estimate, error * self._records, FROM_MODEL)
+        return replace(answer, undecided=undecided)
 
-    def share(self, condition: Condition) -> float:
-        """The share of the synthetic sample that meets a condition."""
+    def _met(self, condition: Condition) -> Mask:
+        """Which synthetic records meet a condition."""
         sample, domain = self._sample, self._release.domain
         numbers = [field for field in map(domain.field, fields_of(condition)) if not field.has_labels]
         values = Values(sample, numbers_of(sample.decoded, numbers) if numbers else {})
-        return float(truth(condition, values)[0].mean())
+        return truth(condition, values)[0]
 
-    def model_error(self, share: float, columns: int, known: ModelError) -> float:
+    def _undecided(self, condition: Condition) -> Mask:
+        """Which synthetic records may meet a condition or not, as far as their positions say."""
+        domain = self._release.domain
+        both = [region_of(one, domain, unknown=False) for one in (condition, Not(condition))]
+        if all(region.exact for region in both):
+            return np.zeros(1, dtype=np.bool_)
+        may, may_not = (self._within(region.boxes) for region in both)
+        return may & may_not
+
+    def _within(self, boxes: Sequence[Box]) -> Mask:
+        """Which synthetic records lie in a union of boxes."""
+        domain = self._release.domain
+        starts = dict(zip([field.name for field in domain.fields], domain.offsets, strict=True))
+        found = np.zeros(len(self._sample), dtype=np.bool_)
+        for box in boxes:
+            inside = np.ones(len(found), dtype=np.bool_)
+            for (name, item), mask in box.items():
+                start = starts[name]
+                # Of an item: absent, present. Of a column: its value.
+                where = (start + item, start + item + 1, 1) if item >= 0 else (start, start + len(mask), 0)
+                inside &= mask[self._codes(*where)]
+            found |= inside
+        return found
+
+    def _codes(self, start: int, stop: int, first: int) -> Ints:
+        """Of every synthetic record, which of some positions it holds, numbered from `first`; 0 if it holds none."""
+        sample = self._sample
+        inside = (sample.indices >= start) & (sample.indices < stop)
+        codes = np.zeros(len(sample), dtype=np.int64)
+        codes[np.repeat(np.arange(len(sample)), sample.lengths)[inside]] = sample.indices[inside] - start + first
+        return codes
+
+    def _model_error(self, share: float, columns: int, undecided: float, known: ModelError) -> float:
         """The standard error of a share, the error of the sample included."""
         spread = max(share * (1 - share), 1 / self._drawn)
         noise, missed = known.noises[columns - 1] * self.unit, known.missed[columns - 1]
-        return sqrt(noise**2 + missed**2 * spread + spread / self._drawn)
+        of_model = sqrt(spread) * (noise**2 + missed**2)
+        return sqrt(of_model + (undecided * known.in_bins) ** 2 + spread / self._drawn)
 
     @cached_property
     def unit(self) -> float:
-        """The noise of a released count as a share of the records."""
+        """The noise of a released count, or of the statistic with the least noise, as a share of the records."""
         errors = [error for _, error, _ in self._counts.values()]
-        return (min(errors) if errors else 0.0) / self._records
+        return (min(errors) if errors else self._release.measurements.smallest_error()) / self._records
 
     def _answer(self, question: str, estimate: float, error: float, source: str) -> CountAnswer:
         low, high = (min(max(estimate + sign * Z * error, 0.0), self._records) for sign in (-1, 1))

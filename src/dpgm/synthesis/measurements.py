@@ -106,10 +106,9 @@ class MeasurementTable:
                 best[position] = (value, error, share)
         return best
 
-    def spread(self, mechanism: str) -> float | None:
-        """The standard error of every number of a mechanism; None if it is not here."""
-        rows = self.table.filter(pc.equal(self.table["mechanism"].cast(pa.string()), mechanism))
-        return float(rows["standard_error"][0].as_py()) if len(rows) else None
+    def smallest_error(self) -> float:
+        """The smallest standard error of all numbers; 0 if there are none."""
+        return float(pc.min(self.table["standard_error"]).as_py() or 0.0)
 
 
 def why_not_of(found: MeasurementTable, mechanisms: Sequence[Mechanism]) -> str | None:
