@@ -107,6 +107,15 @@ def test_a_ledger_that_moved_meanwhile_shows_its_new_total(client, started):
     assert client.post(f"/projects/{project.id}/spend", form_of(client, project) | {"amount": "1"}).status == 303
 
 
+def test_a_fit_that_ended_when_no_server_was_there_is_finished(client):
+    project = ready(client)
+    write_json(project.path("fit.json"), {"command": "dpgm fit", "pid": 1, "born": "long ago", "once": ""})
+    assert client.desk.runs.state(project, "fit").state is State.INTERRUPTED
+    project.path("release").mkdir()
+    write_json(project.path("release/certificate.json"), {})
+    assert client.desk.runs.state(project, "fit").state is State.FINISHED
+
+
 TOLD = {"epsilon": 1.0, "delta": 1e-3, "records": 100, "errors": {"count": 5.0, "pair": None, "correlation": None}}
 
 

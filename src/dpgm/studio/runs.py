@@ -146,7 +146,10 @@ class Runs:
             return RunState(State.FAILED, command, stages, _last_error(project.path(f"{kind}.log")))
         if path in self._children or (run["born"] is not None and _born(run["pid"]) == run["born"]):
             return RunState(State.STOPPING if run.get("stopping") else State.RUNNING, command, stages)
-        return RunState(State.INTERRUPTED, command, stages)
+        done = (
+            kind == "fit" and project.path("release/certificate.json").is_file()
+        )  # it ended when no server was there
+        return RunState(State.FINISHED if done else State.INTERRUPTED, command, stages)
 
     def output(self, project: Project, kind: str) -> Any | None:
         """The JSON that a finished run printed."""
