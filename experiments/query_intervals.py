@@ -94,7 +94,7 @@ def _of_few_values(name: str) -> tuple[pd.DataFrame, dpgm.Domain]:
             low, high = float(values.min()), float(values.max())
             fields.append(dpgm.Numeric(column, low, high, bins=32, missing=bool(values.isna().any())))
         else:
-            frame[column] = values.astype(str)
+            frame[column] = values.fillna("none").astype(str)
             fields.append(dpgm.Categorical(column, tuple(sorted(frame[column].unique()))))
     return frame, dpgm.Domain(tuple(fields))
 
