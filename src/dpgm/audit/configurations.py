@@ -179,10 +179,13 @@ def _walks(
 ) -> Configuration:
     domain, items = Domain((sequence, *columns)), len(sequence.items)
     walks = [[(row + at) % 2 for at in range(2 + row % 4)] for row in range(RECORDS_PER_FIT)]
+    # As long as may be: what others do not have, or, where runs of common items alone are counted, these otherwise.
+    canary = [0, 0, 0, 0, 1, 1, 1, 1, 1, 0, 2, 3] if sequence.time else 6 * [2, 3]
     both: list[Records] = []
-    for rows, value, hour in ((walks, 0, 8), ([list(range(2, items))], 1, 23)):
-        # A tap a day, or, for the canary, all on the last day.
-        times = [[(at if value == 0 else 6) * _DAY + hour * 60 + at for at in range(len(row))] for row in rows]
+    for rows, value, hour in ((walks, 0, 8), ([canary], 1, 23)):
+        # A tap a day, or, for the canary, four on every third day.
+        days = [at if value == 0 else 3 * (at // 4) for at in range(sequence.max_length)]
+        times = [[days[at] * _DAY + hour * 60 + at for at in range(len(row))] for row in rows]
         events = Events.from_lists(rows, items, times if sequence.time else None)
         attributes = Records.from_lists([[items + value, items + 2 + value]] * len(rows), domain)
         both.append(Records.of_events(events, domain, attributes))

@@ -14,9 +14,9 @@ from dpgm.data.events import Events
 from dpgm.data.records import Records
 from dpgm.data.rows import index_dtype, row_pointers
 from dpgm.mechanisms.query import Measures
-from dpgm.statistics.attribute_vectors import AttributesByEvents
+from dpgm.statistics.attribute_vectors import ATTRIBUTES_BY_ITEM, AttributesByEvents
 from dpgm.statistics.clipped_vectors import VectorMap, Vectors
-from dpgm.statistics.event_vectors import Ngrams, StepCounts, person_events
+from dpgm.statistics.event_vectors import NGRAMS, Ngrams, StepCounts, person_events
 from dpgm.statistics.statistic import Descriptions
 
 OF_RANKS = "ranks: "
@@ -49,6 +49,7 @@ class OfRanks:
         OF_RANKS + name: measures._replace(sentence=f"{measures.sentence}, for ranks of places")
         for words in (StepCounts.words, Ngrams.words, AttributesByEvents.words)
         for name, measures in words.items()
+        if name not in (NGRAMS[2], ATTRIBUTES_BY_ITEM)  # steps are pairs of ranks; items are not ranks
     }
 
     map: VectorMap
