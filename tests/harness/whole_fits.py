@@ -53,6 +53,7 @@ from synthesis_data import (
     CLICKS,
     COLUMNS,
     FEW_CHAINS,
+    FEW_PLACES,
     FEW_SAMPLES,
     IMAGES,
     SETS,
@@ -60,6 +61,7 @@ from synthesis_data import (
     SHORT_TREES,
     TABLE,
     TRAVELLERS,
+    VISITORS,
     some_records,
 )
 
@@ -167,7 +169,7 @@ class WholeFit:
         few = {
             "image": PICTURES,
             "mwem": MwemSettings(iterations=3),
-            "sequences": SequenceSettings(FEW_CHAINS),
+            "sequences": SequenceSettings(self.settings.get("rules", FEW_CHAINS)),
         }
         return few.get(self.model, BaselineSettings())
 
@@ -238,6 +240,7 @@ FITS: dict[str, WholeFit] = {
     "images": WholeFit("image", IMAGES, 5.0),
     "sequences": WholeFit("sequences", CLICKS, 20.0),
     "sequences, persons": WholeFit("sequences", TRAVELLERS, 20.0),
+    "sequences, places": WholeFit("sequences", VISITORS, 20.0, {"rules": FEW_PLACES}),
     "independent": WholeFit("independent", TABLE, 5.0),
     "mwem": WholeFit("mwem", SETS, 5.0),
 }
@@ -439,7 +442,18 @@ def unlike_walks(domain: Domain) -> Records:
     items, longest = sequence.width, sequence.max_length
     turns = [at % items for at in range(longest)]
     rows = [[], [0], [items - 1] * longest, turns, turns[: longest // 2], turns[:3] * 2]
-    return Records.of_events(Events.from_lists(rows, items), domain)
+    # All at the first moment, all at the last, and spread over the period.
+    last = sequence.minutes - 1 if sequence.time else 0
+    times = [
+        [(0, last, at * last // longest)[number % 3] for at in range(len(row))] for number, row in enumerate(rows)
+    ]
+    events = Events.from_lists(rows, items, times if sequence.time else None)
+    columns = [
+        [column.start + (number % 2) * (column.stop - column.start - 1) for column in domain.table_columns]
+        for number in range(len(rows))
+    ]
+    attributes = Records.from_lists(columns, domain) if domain.table_columns else None
+    return Records.of_events(events, domain, attributes)
 
 
 def unlike(whole: WholeFit) -> list[Records]:

@@ -62,6 +62,11 @@ FEW_CHAINS = replace(
     draw=replace(SEQUENCE_RULES.draw, least=100),
 )
 
+FEW_PLACES = replace(
+    FEW_CHAINS,
+    places=replace(FEW_CHAINS.places, most_items=4, ranks=3, components=2, iterations=2),
+    pool=replace(FEW_CHAINS.pool, small_least=300, small_most=300, ranked_least=300, more_rounds=0),
+)
 FEW_SAMPLES = replace(NETWORK_RULES, pretraining_samples=(100, 100), pretraining_passes=5)
 
 SHORT_TREES = replace(
@@ -94,6 +99,13 @@ TRAVELLERS = Domain(
         Categorical("card", ("day", "year")),
         ItemSequence("trips", tuple("abcde"), max_length=30, time=True, start="2024-03-01 06:00", end="2024-03-12"),
         Numeric("age", 0, 100, 20),
+    )
+)
+VISITORS = Domain(
+    (
+        ItemSequence("visits", tuple("abcdefgh"), max_length=12),
+        Categorical("card", ("day", "year")),
+        Categorical("zone", ("a", "b")),
     )
 )
 IMAGES = Domain((Image("image", 8, 8), Categorical("label", (0, 1, 2))), label="label")

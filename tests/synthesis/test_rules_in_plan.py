@@ -28,7 +28,7 @@ from whole_fits import FITS
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpgm.PrivacyWarning")
 # Rules that steer no fit: how much memory one needs, and what a report of the curator judges.
-ELSEWHERE = {memory_rules.__name__}
+ELSEWHERE = {memory_rules.__name__, "dpgm.evaluation.kept_rules"}  # rules that rows keep
 
 
 class Poisoned:

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from dpgm.arrays import Floats, Ints
 from dpgm.data.domain import Domain
+from dpgm.data.formats.parquet import footer_is_readable
 from dpgm.errors import ArtefactError
 from dpgm.mechanisms.gateway import ReleasedSum
 from dpgm.privacy.events import Mechanism
@@ -82,10 +83,10 @@ class MeasurementTable:
         damaged = ArtefactError(f"{MEASUREMENTS_NAME} is damaged or was tampered with")
         try:
             metadata = pq.read_metadata(io.BytesIO(data))
-            if not _is_plain(metadata):
+            if not footer_is_readable(metadata) or not _is_plain(metadata):
                 raise damaged
             file = pq.ParquetFile(io.BytesIO(data), read_dictionary=["mechanism", "counts"])
-            table = file.read().combine_chunks()
+            table = file.read(use_threads=False).combine_chunks()
             positions = table["position"].to_numpy(zero_copy_only=False)
             texts = position_texts(domain)
             if not _inside(table["position"], 0, len(texts) - 1) or not _inside(table["share_of_rows"], 0, 1):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
+import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
@@ -91,6 +92,8 @@ def differences(a: Any, b: Any, path: str = "state") -> list[str]:
     if isinstance(a, (np.ndarray, np.generic)):
         same = a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
         return [] if same else [path]
+    if isinstance(a, pa.Table):
+        return [] if a.equals(b) else [path]
     if isinstance(a, torch.Generator):
         return differences(a.get_state(), b.get_state(), path)
     if dataclasses.is_dataclass(a):

@@ -24,12 +24,12 @@ def code_orders(coding: Coding) -> list[Floats]:
 
 
 def equal_groups(order: Floats, shares: Floats, most: int) -> Ints:
-    """The group of every code: about `most` groups, neighbours joined until they have a share of 1 / `most`.
+    """The group of every code: about `most` groups, neighbours joined as long as their share is at most 1 / `most`.
 
     Codes without an order are joined by their share, the rarest together, and never with those that have one.
 
     >>> equal_groups(np.arange(5.0), np.array([0.4, 0.1, 0.1, 0.2, 0.2]), 3).tolist()
-    [0, 1, 1, 2, 2]
+    [0, 1, 1, 2, 3]
     """
     if len(shares) <= most:
         return np.arange(len(shares))

@@ -26,7 +26,8 @@ def test_every_format_and_shape_has_a_case():
 
     files = [case for case in CASES.values() if case.ending]
     read = {case.options.get("format") or by_ending(f"x{case.ending}").format.name for case in files}
-    assert read == {one.name for one in FORMATS}
+    databases = {"sqlite", "duckdb", "postgresql"}  # formats/test_databases.py changes their rows
+    assert read == {one.name for one in FORMATS} - databases
     for word in (
         "basket",
         "long",

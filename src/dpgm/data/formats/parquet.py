@@ -106,7 +106,7 @@ def _open(source: Input) -> tuple[Any, Any, pa.Schema]:
     return opened, file.metadata, schema
 
 
-def _footer_is_readable(metadata: Any) -> bool:
+def footer_is_readable(metadata: Any) -> bool:
     """Whether the footer's column metadata can be read; tried in a child process, since damage there kills the process.
 
     On contradictory sizes, Arrow throws a C++ exception at a place where Python cannot catch it.
@@ -127,7 +127,7 @@ def _footer_is_readable(metadata: Any) -> bool:
 
 
 def _check_footer(metadata: Any, source: Input) -> None:
-    if not _footer_is_readable(metadata):
+    if not footer_is_readable(metadata):
         raise InputError(f"{source}: its footer is damaged; write the file again.")
     groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
     unpacked, rows = sum(group.total_byte_size for group in groups), sum(group.num_rows for group in groups)
