@@ -308,6 +308,11 @@ def _joined(parts: Sequence[MeasuredPart]) -> tuple[list[Value], Tensor]:
     return list(place), total
 
 
+def _alike(source: Source) -> Source:
+    """How rows were read, without what may differ from place to place."""
+    return replace(source, like_persons=(), vouched=False)
+
+
 def _check_parts(parts: Sequence[MeasuredPart], request: PartRequest, call: Call) -> None:
     """Refuse parts that are not all parts of one whole, computed alike; nothing was charged for them yet."""
     if not parts:
@@ -328,7 +333,7 @@ def _check_parts(parts: Sequence[MeasuredPart], request: PartRequest, call: Call
                 raise ArtefactError(
                     f"parts {numbers[0]} and {number} differ in {name}; measure them with one version."
                 )
-        if replace(part.source, like_persons=()) != replace(first.source, like_persons=()):
+        if _alike(part.source) != _alike(first.source):
             raise ArtefactError(f"parts {numbers[0]} and {number} were read with other options; measure one again.")
         if part.labels is None and part.exact.shape != first.exact.shape:
             raise ArtefactError(f"parts {numbers[0]} and {number} differ in shape; measure them with one version.")
@@ -382,9 +387,12 @@ def fit_parts(
 
     def collected(request: PartRequest, mechanism: str) -> Sequence[MeasuredPart]:
         parts = collect(request, mechanism)
-        if parts and not how_read.exists():
+        before = json.loads(how_read.read_text("utf-8")) if how_read.exists() else None
+        vouched = any(part.source.vouched for part in parts)
+        if parts and (before is None or (vouched and not before[0].get("vouched"))):
+            read = [asdict(replace(parts[0].source, vouched=vouched)), len(parts) > 1]
             with atomic_file(how_read, private=True) as temporary:
-                temporary.write_text(json.dumps([asdict(parts[0].source), len(parts) > 1]), "utf-8")
+                temporary.write_text(json.dumps(read), "utf-8")
         return parts
 
     with (
