@@ -114,6 +114,9 @@ def test_a_fit_that_ended_when_no_server_was_there_is_finished(client):
     project.path("release").mkdir()
     write_json(project.path("release/certificate.json"), {})
     assert client.desk.runs.state(project, "fit").state is State.FINISHED
+    killed = {"command": "dpgm fit", "pid": 1, "born": "long ago", "once": "", "code": -9}
+    write_json(project.path("fit.json"), killed)  # after the release was written
+    assert client.desk.runs.state(project, "fit").state is State.FINISHED
 
 
 TOLD = {"epsilon": 1.0, "delta": 1e-3, "records": 100, "errors": {"count": 5.0, "pair": None, "correlation": None}}

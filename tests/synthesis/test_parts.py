@@ -141,20 +141,36 @@ WRONG = {
     "of another request": (lambda parts: [*parts[:2], _changed(parts[2], request="0" * 64)], "another request"),
     "another mechanism": (
         lambda parts: [*parts[:2], _changed(parts[2], mechanism="item counts")],
-        "differ in mechanism",
+        "differs from this fit in mechanism",
     ),
     "another sensitivity": (
         lambda parts: [*parts[:2], _changed(parts[2], sensitivity=7.0)],
-        "differ in sensitivity",
+        "differs from this fit in sensitivity",
     ),
-    "another noise": (lambda parts: [*parts[:2], _changed(parts[2], noise=7.0)], "differ in noise"),
-    "another grid": (lambda parts: [*parts[:2], _changed(parts[2], grid=0.125)], "differ in grid"),
-    "another version": (lambda parts: [*parts[:2], _changed(parts[2], versions=["1"])], "differ in versions"),
+    "another noise": (lambda parts: [*parts[:2], _changed(parts[2], noise=7.0)], "differs from this fit in noise"),
+    "another grid": (lambda parts: [*parts[:2], _changed(parts[2], grid=0.125)], "differs from this fit in grid"),
+    "all of another grid": (
+        lambda parts: [
+            replace(_changed(part, grid=part.heading["grid"] / 16), exact=part.exact * 16) for part in parts
+        ],
+        "differs from this fit in grid",
+    ),
+    "all of another version": (
+        lambda parts: [_changed(part, versions=["99", "x", "y", "z"]) for part in parts],
+        "differs from this fit in versions",
+    ),
+    "another version": (
+        lambda parts: [*parts[:2], _changed(parts[2], versions=["1"])],
+        "differs from this fit in versions",
+    ),
     "all of another mechanism": (
         lambda parts: [_changed(one, mechanism="pairs") for one in parts],
-        "something else",
+        "differs from this fit in mechanism",
     ),
-    "another shape": (lambda parts: [*parts[:2], replace(parts[2], exact=parts[2].exact[:-1])], "differ in shape"),
+    "another shape": (
+        lambda parts: [*parts[:2], replace(parts[2], exact=parts[2].exact[:-1])],
+        "another number of sums",
+    ),
     "another unit": (
         lambda parts: [*parts[:2], replace(parts[2], source=replace(parts[2].source, unit="person"))],
         "other options",
@@ -208,7 +224,7 @@ def test_networks_are_refused_in_a_sentence():
     "change",
     [
         lambda d: d.update(seed=d["seed"] + 1, note=1),
-        lambda d: d.update(format=2),
+        lambda d: d.update(format=99),
         lambda d: d.pop("seed"),
         lambda d: d["plan"].update(epsilon=0.1),
         lambda d: d["plan"]["mechanisms"].pop(),
@@ -221,6 +237,22 @@ def test_a_request_that_is_none_is_refused(first_round, change):
     change(document)
     with pytest.raises(ArtefactError):
         PartRequest.from_json(json.dumps(document, separators=(",", ":")) + "\n")
+
+
+def test_the_length_of_a_file_does_not_tell_how_many_values_a_place_has(keys):
+    """Discovery: one person more, with a value that nobody else has."""
+    domain = Domain.of_columns([Categorical("ward", (), discover=True)])
+    public = read_sealing_key(keys[1])
+    sizes = set()
+    for values in (["a", "b"] * 500, ["a", "b"] * 499 + ["a", "a value of one person"]):
+        read = read_frame(pa.table({"ward": values}), domain)
+        plan = make_plan(Config(1.0, 1e-6), len(read.records), read.records.domain)
+        part = measure_part(read.records, read.source, PartRequest.first(plan, read.records.domain), 1, 1)
+        assert part.labels is not None
+        content = part.sealed(public)
+        assert b"shape" not in content
+        sizes.add(len(content))
+    assert len(sizes) == 1
 
 
 # -- sealed files -------------------------------------------------------------------------------------------------

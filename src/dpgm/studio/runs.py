@@ -137,18 +137,17 @@ class Runs:
         if run is None:
             return RunState(State.NONE)
         stages, command = _stages(project.path(f"{kind}.events")), str(run["command"])
+        # A release that stands is whole, whatever ended the process after it, and whether or not a server was there.
+        done = kind == "fit" and project.path("release/certificate.json").is_file()
         if "code" in run:
             code = run["code"]
-            if code == 0:
+            if code == 0 or (done and code < 0):
                 return RunState(State.FINISHED, command, stages)
             if code in (INTERRUPTED, -signal.SIGINT, -signal.SIGKILL, -signal.SIGTERM):
                 return RunState(State.INTERRUPTED, command, stages)
             return RunState(State.FAILED, command, stages, _last_error(project.path(f"{kind}.log")))
         if path in self._children or (run["born"] is not None and _born(run["pid"]) == run["born"]):
             return RunState(State.STOPPING if run.get("stopping") else State.RUNNING, command, stages)
-        done = (
-            kind == "fit" and project.path("release/certificate.json").is_file()
-        )  # it ended when no server was there
         return RunState(State.FINISHED if done else State.INTERRUPTED, command, stages)
 
     def output(self, project: Project, kind: str) -> Any | None:

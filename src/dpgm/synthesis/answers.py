@@ -46,12 +46,12 @@ class ModelError:
 
     noises: tuple[float, ...]
     missed: tuple[float, ...]
-    in_bins: float = 0.0
+    in_bins: tuple[float, ...]
 
 
 MODEL_ERRORS = {
-    "trees": ModelError((1.0, 2.0, 3.0), (0.001, 0.0025, 0.003), in_bins=0.12),
-    "products": ModelError((6.5, 13.0, 14.0), (0.0005, 0.001, 0.001), in_bins=0.12),
+    "trees": ModelError((1.0, 2.0, 3.0), (0.001, 0.0025, 0.003), (0.3, 0.33, 0.45)),
+    "products": ModelError((6.5, 13.0, 14.0), (0.0005, 0.001, 0.001), (0.3, 0.33, 0.45)),
 }
 
 
@@ -190,9 +190,9 @@ class CountAnswers:
     def _model_error(self, share: float, columns: int, undecided: float, known: ModelError) -> float:
         """The standard error of a share, the error of the sample included."""
         spread = max(share * (1 - share), 1 / self._drawn)
-        noise, missed = known.noises[columns - 1] * self.unit, known.missed[columns - 1]
-        of_model = sqrt(spread) * (noise**2 + missed**2)
-        return sqrt(of_model + (undecided * known.in_bins) ** 2 + spread / self._drawn)
+        at = columns - 1
+        of_model = sqrt(spread) * ((known.noises[at] * self.unit) ** 2 + known.missed[at] ** 2)
+        return sqrt(of_model + (undecided * known.in_bins[at]) ** 2 + spread / self._drawn)
 
     @cached_property
     def unit(self) -> float:

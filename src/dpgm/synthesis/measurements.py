@@ -44,6 +44,10 @@ _COLUMNS = {
     "counts": (_TEXT, "what it counts, or which value it is about"),
     "share_of_rows": (pa.float64(), "count = value + share_of_rows x number of records"),
 }
+_PHYSICAL = {
+    name: {_TEXT: "BYTE_ARRAY", pa.int32(): "INT32", pa.float64(): "DOUBLE"}[kind]
+    for name, (kind, _) in _COLUMNS.items()
+}
 SCHEMA = pa.schema([pa.field(name, kind) for name, (kind, _) in _COLUMNS.items()])
 COLUMN_MEANINGS: Mapping[str, str] = {name: meaning for name, (_, meaning) in _COLUMNS.items()}
 
@@ -77,9 +81,10 @@ class MeasurementTable:
         """The inverse of `content`, for untrusted bytes; raises ArtefactError unless it is what `dpgm` would write."""
         damaged = ArtefactError(f"{MEASUREMENTS_NAME} is damaged or was tampered with")
         try:
-            file = pq.ParquetFile(io.BytesIO(data), read_dictionary=["mechanism", "counts"])
-            if not _is_plain(file.metadata) or file.schema_arrow.names != SCHEMA.names:
+            metadata = pq.read_metadata(io.BytesIO(data))
+            if not _is_plain(metadata):
                 raise damaged
+            file = pq.ParquetFile(io.BytesIO(data), read_dictionary=["mechanism", "counts"])
             table = file.read().combine_chunks()
             positions = table["position"].to_numpy(zero_copy_only=False)
             texts = position_texts(domain)
@@ -113,21 +118,23 @@ class MeasurementTable:
 
 def why_not_of(found: MeasurementTable, mechanisms: Sequence[Mechanism]) -> str | None:
     """Why a table cannot be that of a release with these mechanisms; None if it can."""
-    counts = {one.name: one.count for one in mechanisms if one.sample is None}
+    expected = {(one.name, run) for one in mechanisms if one.sample is None for run in range(one.count)}
     table = found.table
-    columns = {name: table[name].to_numpy(zero_copy_only=False) for name in ("run", "number", "value")}
-    error = table["standard_error"].to_numpy()
     if any(table[name].null_count for name in ("mechanism", "run", "number", "value", "standard_error")):
         return "a number is missing"
+    columns = {name: table[name].to_numpy() for name in ("run", "number", "value", "standard_error")}
+    error = columns["standard_error"]
     if not (np.isfinite(columns["value"]).all() and np.isfinite(error).all() and (error >= 0).all()):
         return "a number is not finite"
+    seen: set[tuple[str, int]] = set()
     for start, stop, name, run in _runs(table, columns["run"]):
-        if name not in counts or not 0 <= run < counts[name]:
+        if (name, run) not in expected or (name, run) in seen:
             return f"the mechanism {str(name)[:60]!r} is not one of the certificate, or ran less often"
         if not np.array_equal(columns["number"][start:stop], np.arange(stop - start)):
             return "its numbers are not in order"
         if (error[start:stop] != error[start]).any():
             return "the numbers of a run have several standard errors"
+        seen.add((name, run))
     return None
 
 
@@ -188,8 +195,11 @@ def _table_of(one: ReleasedSum, run: int, domain: Domain) -> pa.Table:
 
 
 def _is_plain(metadata: Any) -> bool:
-    """Whether a file is one uncompressed group of not too many rows: it cannot be much larger in memory."""
-    if metadata.num_row_groups > 1 or metadata.num_rows > MOST_NUMBERS:
+    """Whether a file is one uncompressed group of these columns and not too many rows: it cannot be large in memory."""
+    if metadata.num_row_groups > 1 or metadata.num_rows > MOST_NUMBERS or metadata.metadata:
+        return False
+    columns = [metadata.schema.column(number) for number in range(metadata.num_columns)]
+    if [(one.path, one.physical_type) for one in columns] != list(_PHYSICAL.items()):
         return False
     groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
     chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
@@ -203,4 +213,7 @@ def _inside(column: pa.ChunkedArray, low: float, high: float) -> bool:
 
 def _without_writer(data: bytes) -> bytes:
     """A Parquet file without the version of the library that wrote it, and the length that it adds to."""
-    return _WRITER.sub(b"", data[:-8]) + data[-4:]
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    if not 0 < footer < len(data):
+        raise ValueError("it has no footer")
+    return data[:footer] + _WRITER.sub(b"", data[footer:-8], count=1) + data[-4:]

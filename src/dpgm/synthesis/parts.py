@@ -15,6 +15,7 @@ is the release of one pass over all rows, bit for bit, because exact sums are wh
 import base64
 import hashlib
 import json
+import math
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -40,7 +41,7 @@ from dpgm.mechanisms.gateway import Call
 from dpgm.mechanisms.parts import NextSum, PartGateway, refuse_samples
 from dpgm.mechanisms.query import Query
 from dpgm.mechanisms.randomness import Randomness, SystemRandomness
-from dpgm.mechanisms.threshold import Value
+from dpgm.mechanisms.threshold import USUAL_ANSWER, ThresholdQuery, Value
 from dpgm.privacy.ledger import Ledger
 from dpgm.privacy.sealing import seal, unseal
 from dpgm.privacy.strict_json import strict_json
@@ -56,7 +57,8 @@ from dpgm.synthesis.strategies import fit_generator
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-FORMAT = 1
+FORMAT = 2  # 2: how many sums there are is sealed
+_SMALLEST = 4096  # bytes of what is sealed, at least
 MOST_PARTS = 10_000
 LARGEST_FILE = 1 << 30  # bytes of a request or a part
 _BEGINNING = b"dpgm sums of a part\n"  # a file without it is not one
@@ -156,9 +158,12 @@ class MeasuredPart:
     def sealed(self, key: "X25519PublicKey") -> bytes:
         """The bytes of its file, which only the holder of the key can read."""
         heading = json.dumps(self.heading, sort_keys=True).encode() + b"\n"
-        secret = json.dumps([self.records, asdict(self.source), self.labels], ensure_ascii=False).encode()
-        numbers = self.exact.numpy().astype("<i8").tobytes()
-        return _BEGINNING + heading + seal(secret + b"\n" + numbers, heading, key)
+        shape = list(self.exact.shape)
+        secret = json.dumps([self.records, asdict(self.source), self.labels, shape], ensure_ascii=False).encode()
+        content = secret + b"\n" + self.exact.numpy().astype("<i8").tobytes()
+        # How many values there are depends on the rows: the length of the file must not tell it.
+        room = max(_SMALLEST if self.labels is None else USUAL_ANSWER, 1 << (len(content) - 1).bit_length())
+        return _BEGINNING + heading + seal(content.ljust(room, b"\0"), heading, key)
 
     @classmethod
     def unsealed(cls, content: bytes, key: "X25519PrivateKey") -> "MeasuredPart":
@@ -169,8 +174,9 @@ class MeasuredPart:
         secret, _, numbers = unseal(sealed, heading_text + b"\n", key).partition(b"\n")
         try:
             heading = json.loads(heading_text)
-            records, source, labels = json.loads(secret)
-            exact = torch.from_numpy(np.frombuffer(numbers, dtype="<i8").astype(np.int64).reshape(heading["shape"]))
+            records, source, labels, shape = json.loads(secret)
+            flat = np.frombuffer(numbers, dtype="<i8", count=math.prod(map(int, shape)))
+            exact = torch.from_numpy(flat.astype(np.int64).reshape(shape))
             named = None if labels is None else tuple((str(name), value) for name, value in labels)
             return cls(heading, int(records), _source(source), exact, named)
         except (TypeError, KeyError, ValueError, AttributeError):
@@ -221,7 +227,7 @@ def measure_part(
             context = RunContext(pilot=found.sums)
             fit_generator(gateway, plan, found.domain, draws=draws, context=context)
     except NextSum as asked:
-        heading = _facts(asked.call, asked.query, asked.exact) | {"request": request.digest, "part": part, "of": of}
+        heading = _facts(asked.call, asked.query) | {"request": request.digest, "part": part, "of": of}
         labels = None if asked.labels is None else tuple(asked.labels)
         return MeasuredPart(heading, len(records), source, asked.exact, labels)
     raise UsageError("all sums of this fit have been released; there is nothing left to measure.")
@@ -238,7 +244,7 @@ def _check_place(records: Records, source: Source, request: PartRequest) -> None
         )
 
 
-def _facts(call: Call, query: Query, exact: Tensor) -> dict[str, Any]:
+def _facts(call: Call, query: Query) -> dict[str, Any]:
     """How a sum was computed, which must agree between the places and the curator."""
     return {
         "format": FORMAT,
@@ -246,7 +252,6 @@ def _facts(call: Call, query: Query, exact: Tensor) -> dict[str, Any]:
         "sensitivity": call.sensitivity,
         "noise": call.noise,
         "grid": query.grid,
-        "shape": list(exact.shape),
         "versions": _versions(),
     }
 
@@ -291,7 +296,7 @@ class SumsGateway(CheckpointedGateway):
     def _exact(self, query: Query, rows: NDArray[np.int64] | None) -> Tensor:
         assert self._call is not None
         parts = sorted(self._collect(self.request, self._call.name), key=lambda part: int(part.heading["part"]))
-        _check_parts(parts, self.request, self._call)
+        _check_parts(parts, self.request, self._call, query)
         if parts[0].labels is None:
             return torch.stack([part.exact for part in parts]).sum(dim=0)
         self._labels, total = _joined(parts)
@@ -313,7 +318,7 @@ def _alike(source: Source) -> Source:
     return replace(source, like_persons=(), vouched=False)
 
 
-def _check_parts(parts: Sequence[MeasuredPart], request: PartRequest, call: Call) -> None:
+def _check_parts(parts: Sequence[MeasuredPart], request: PartRequest, call: Call, query: Query) -> None:
     """Refuse parts that are not all parts of one whole, computed alike; nothing was charged for them yet."""
     if not parts:
         raise Waiting(request, call.name, (), None)
@@ -328,26 +333,21 @@ def _check_parts(parts: Sequence[MeasuredPart], request: PartRequest, call: Call
             raise ArtefactError(
                 f"part {number} is one of {part.heading['of']} parts and part {numbers[0]} one of {of}."
             )
-        for name in ("mechanism", "sensitivity", "noise", "grid", "versions"):
-            if part.heading[name] != first.heading[name]:
+        for name, expected in _facts(call, query).items():
+            if part.heading.get(name) != expected:
                 raise ArtefactError(
-                    f"parts {numbers[0]} and {number} differ in {name}; measure them with one version."
+                    f"part {number} differs from this fit in {name}: {part.heading.get(name)!r} where it is"
+                    f" {expected!r}; measure it with the version that fits."
                 )
         if _alike(part.source) != _alike(first.source):
             raise ArtefactError(f"parts {numbers[0]} and {number} were read with other options; measure one again.")
-        if part.labels is None and part.exact.shape != first.exact.shape:
-            raise ArtefactError(f"parts {numbers[0]} and {number} differ in shape; measure them with one version.")
+        labelled = isinstance(query, ThresholdQuery)
+        sums = (len(part.labels or ()),) if labelled else tuple(query.shape)
+        if (part.labels is not None) != labelled or tuple(part.exact.shape) != sums:
+            raise ArtefactError(f"part {number} has another number of sums; measure it with the version that fits.")
     if len(set(numbers)) < len(numbers):
         double = next(number for number in numbers if numbers.count(number) > 1)
         raise ArtefactError(f"part {double} of {of} is there twice; remove one.")
-    if (first.heading["mechanism"], first.heading["sensitivity"], first.heading["noise"]) != (
-        call.name,
-        call.sensitivity,
-        call.noise,
-    ):
-        raise ArtefactError(
-            "the parts measured something else than this fit asks for; measure them with this version."
-        )
     if len(numbers) < of:
         raise Waiting(request, call.name, numbers, of)
     if sum(part.records for part in parts) != request.plan.records:
@@ -390,9 +390,10 @@ def fit_parts(
         before = json.loads(how_read.read_text("utf-8")) if how_read.exists() else None
         vouched = any(part.source.vouched for part in parts)
         if parts and (before is None or (vouched and not before[0].get("vouched"))):
-            read = [asdict(replace(parts[0].source, vouched=vouched)), len(parts) > 1]
+            named = dict.fromkeys(name for part in parts for name in part.source.like_persons)
+            source = replace(parts[0].source, like_persons=tuple(named), vouched=vouched)
             with atomic_file(how_read, private=True) as temporary:
-                temporary.write_text(json.dumps(read), "utf-8")
+                temporary.write_text(json.dumps([asdict(source), len(parts) > 1]), "utf-8")
         return parts
 
     with (
