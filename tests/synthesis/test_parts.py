@@ -22,7 +22,7 @@ from dpgm.synthesis.checkpoint import Checkpoint
 from dpgm.synthesis.part_files import PartFolder, write_part
 from dpgm.synthesis.parts import MeasuredPart, PartRequest, Waiting, fit_parts, measure_part
 from dpgm.synthesis.plan import make_plan
-from dpgm.synthesis.readme import MADE_IN_MEMORY, SEVERAL_PLACES
+from dpgm.synthesis.readme import MADE_IN_MEMORY, SEVERAL_PLACES, VOUCHED
 from synthesis_data import IMAGES, SETS, TABLE, some_records
 from whole_fits import PICTURES
 
@@ -102,6 +102,23 @@ def test_parts_give_the_release_of_one_pass(case, tmp_path, short_fits):
         assert [number for number, _ in asked] == [1 + at for at in range(len(plan.mechanisms))]
         assert sorted(name for _, name in asked) == sorted(one.name for one in plan.mechanisms)
         assert (SEVERAL_PLACES in made.certificate.statements) == (count > 1)
+
+
+def test_a_query_in_one_place_is_in_the_certificate_whatever_part_comes_first(tmp_path, short_fits):
+    records = some_records(SETS, ROWS)
+    plan = make_plan(Config(1.0), ROWS, records.domain)
+
+    def made(place):
+        def collect(request, mechanism):
+            parts = measured(records, request, 2)
+            parts[place] = replace(parts[place], source=replace(parts[place].source, vouched=request.round > 1))
+            return parts
+
+        folder = tmp_path / str(place)
+        return fit_parts(plan, records.domain, collect, randomness=SeededRandomness(5), checkpoint=folder)
+
+    assert len(plan.mechanisms) > 1
+    assert all(VOUCHED in made(place).certificate.statements for place in (0, 1))
 
 
 # -- wrong parts --------------------------------------------------------------------------------------------------

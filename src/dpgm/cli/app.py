@@ -226,7 +226,9 @@ def _explain(error: Exception) -> int:
     elif isinstance(error, MemoryError):
         kind, message = "E-RESOURCE", "not enough memory; use a smaller input or a larger machine."
     elif isinstance(error, OSError):
-        kind, message = "E-DISK", f"{error.filename or 'the disk'}: {error.strerror or error}."
+        # Errors that libraries made have no such parts, and their words might repeat a value.
+        said = error.strerror or "reading or writing failed; check the disk, or run again with --debug to see where"
+        kind, message = "E-DISK", f"{error.filename or 'the disk'}: {said}."
     elif isinstance(error, RuntimeError) and rank_and_size()[1] > 1:  # torch raises it when another process stops
         if not is_first():
             return 2

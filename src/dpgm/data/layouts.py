@@ -73,7 +73,8 @@ class Source:
     `row` if every row is assumed to be a different person. `items_assumed_public`: the list of items was taken from the
     file and declared public by the custodian. `layout` is how item sets were laid out in the file, so that samples can
     be written in the same way. `rows_per_person` is the maximum number of rows kept per person. `like_persons`
-    are columns that are named like identifiers of persons where no column of persons was stated.
+    are columns that are named like identifiers of persons where no column of persons was stated. `vouched`: the rows
+    are those of a query or a view, and might depend on several people.
     """
 
     unit: Literal["person", "row"]
@@ -82,3 +83,4 @@ class Source:
     layout: Layout | None = None
     rows_per_person: int = 1
     like_persons: tuple[str, ...] = ()
+    vouched: bool = False

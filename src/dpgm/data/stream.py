@@ -48,6 +48,7 @@ class RowStream:
         domain_from_rows: whether values of that domain were taken from the rows.
         noun: what messages call the place where columns are.
         inferred: whether somebody else may have taken the types from the rows.
+        vouched: whether the rows are those of a query or view, for which somebody else vouches.
     """
 
     name: str
@@ -62,6 +63,7 @@ class RowStream:
     domain_from_rows: bool = False
     noun: str = "file"
     inferred: bool = False
+    vouched: bool = False
 
     @cached_property
     def names(self) -> tuple[str, ...]:

@@ -11,8 +11,17 @@ _SERVER = re.compile(
     r"postgres(ql)?://([^\s/?#@]*@)?(?P<place>[\w.,:\-\[\]]*(/[\w.\-]*)?)(\?[^\s#]*)?", re.ASCII | re.IGNORECASE
 )
 _TABLE = re.compile(r"(?P<address>.*)::(?P<table>[^:/?@]+)", re.DOTALL)
-# A path that was made of an address has one slash.
-_CREDENTIALS = re.compile(r"\b([a-z][a-z0-9+.\-]+:/{1,2})(?:\S*@)?([^\s?'\"]*)(?:\?[^\s'\";,]*)?", re.IGNORECASE)
+# A path that was made of an address has one slash. Passwords may have blanks, so all up to the last @ is taken away.
+_CREDENTIALS = re.compile(
+    r"\b([a-z][a-z0-9+.\-]+:/{1,2})(?:[^\s/:@]*:(?:(?!://)[^\n])*@|\S*@)?([^\s?'\"]*)(?:\?[^\s'\";,]*)?",
+    re.IGNORECASE,
+)
+_SETTING = re.compile(r"\b(user|password|passfile|sslpassword)(\s*=\s*)('(?:[^'\\]|\\.)*'|\S+)", re.IGNORECASE)
+_SETTINGS = re.compile(r"\s*(host|hostaddr|port|dbname|user|password|service)\s*=.*", re.IGNORECASE | re.DOTALL)
+_NO_ADDRESS = (
+    "the address is not one of PostgreSQL's, postgresql://user@host/name (% and two digits for each special mark of a"
+    " password); correct it."
+)
 
 
 def is_url(path: str) -> bool:
@@ -52,11 +61,14 @@ def server_of(url: str) -> str | None:
         return None
     found = _SERVER.fullmatch(url)
     if found is None:
-        raise UsageError(
-            "the address is not one of PostgreSQL's, postgresql://user@host/name (% and two digits for each special"
-            " mark of a password); correct it."
-        )
+        raise UsageError(_NO_ADDRESS)
     return f"postgresql://{found['place']}"
+
+
+def refuse_settings(path: str) -> None:
+    """Refuse an address that is written as settings, `host=db.example user=ann`, without repeating it."""
+    if _SETTINGS.fullmatch(path):
+        raise UsageError(_NO_ADDRESS)
 
 
 def split_table(url: str) -> tuple[str, str | None]:
@@ -75,4 +87,4 @@ def without_credentials(text: str) -> str:
     >>> without_credentials("no postgresql://ann:pass/word@host/people?password=x; start it")
     'no postgresql://host/people; start it'
     """
-    return _CREDENTIALS.sub(lambda found: found[1] + found[2], text)
+    return _SETTING.sub(r"\1\2...", _CREDENTIALS.sub(lambda found: found[1] + found[2], text))

@@ -313,6 +313,11 @@ def _joined(parts: Sequence[MeasuredPart]) -> tuple[list[Value], Tensor]:
     return list(place), total
 
 
+def _alike(source: Source) -> Source:
+    """How rows were read, without what may differ from place to place."""
+    return replace(source, like_persons=(), vouched=False)
+
+
 def _check_parts(parts: Sequence[MeasuredPart], request: PartRequest, call: Call, query: Query) -> None:
     """Refuse parts that are not all parts of one whole, computed alike; nothing was charged for them yet."""
     if not parts:
@@ -334,7 +339,7 @@ def _check_parts(parts: Sequence[MeasuredPart], request: PartRequest, call: Call
                     f"part {number} differs from this fit in {name}: {part.heading.get(name)!r} where it is"
                     f" {expected!r}; measure it with the version that fits."
                 )
-        if replace(part.source, like_persons=()) != replace(first.source, like_persons=()):
+        if _alike(part.source) != _alike(first.source):
             raise ArtefactError(f"parts {numbers[0]} and {number} were read with other options; measure one again.")
         labelled = isinstance(query, ThresholdQuery)
         sums = (len(part.labels or ()),) if labelled else tuple(query.shape)
@@ -382,10 +387,12 @@ def fit_parts(
 
     def collected(request: PartRequest, mechanism: str) -> Sequence[MeasuredPart]:
         parts = collect(request, mechanism)
-        if parts and not how_read.exists():
+        before = json.loads(how_read.read_text("utf-8")) if how_read.exists() else None
+        vouched = any(part.source.vouched for part in parts)
+        if parts and (before is None or (vouched and not before[0].get("vouched"))):
+            named = dict.fromkeys(name for part in parts for name in part.source.like_persons)
+            source = replace(parts[0].source, like_persons=tuple(named), vouched=vouched)
             with atomic_file(how_read, private=True) as temporary:
-                named = dict.fromkeys(name for part in parts for name in part.source.like_persons)
-                source = replace(parts[0].source, like_persons=tuple(named))
                 temporary.write_text(json.dumps([asdict(source), len(parts) > 1]), "utf-8")
         return parts
 

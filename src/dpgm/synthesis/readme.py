@@ -21,6 +21,9 @@ KINDS_JUDGED = (
     "Kinds of columns (whole numbers, places of decimals, units of time, whether values may be missing and how that is"
     " written, words for true and false) were judged by the rows, and are treated as public."
 )
+VOUCHED = (
+    "The rows are those of a query or a view; whoever wrote it vouches that each row depends on one person alone."
+)
 SEVERAL_PLACES = (
     "The rows were in several places, and the custodian declared that nobody's rows are in more than one of them."
 )
@@ -38,6 +41,7 @@ STATEMENTS = (
     ITEMS_ASSUMED_PUBLIC,
     DOMAIN_ASSUMED_PUBLIC,
     KINDS_JUDGED,
+    VOUCHED,
     SEVERAL_PLACES,
 )
 
@@ -62,6 +66,8 @@ def statements_of(source: Source, found: Sequence[str] = (), domain: Domain | No
         sentences.append(several_rows(source.rows_per_person))
     if source.items_assumed_public:
         sentences.append(ITEMS_ASSUMED_PUBLIC)
+    if source.vouched:
+        sentences.append(VOUCHED)
     origins = {"declared": (DOMAIN_ASSUMED_PUBLIC,), "judged": (KINDS_JUDGED,)}
     return (*sentences, *(() if domain is None else origins.get(domain.origin, ())), *found)
 

@@ -6,7 +6,7 @@ A query is read as a subquery, so it cannot change anything, and the session may
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -25,17 +25,32 @@ if TYPE_CHECKING:
 
 ROWS_AT_ONCE = 65_536
 _LISTED = 12  # tables in a message
+_FROM_OTHERS = (
+    "it must give one row per record, each from that person's rows alone, so leave this out (a column of such a name"
+    ' stands in "quotes"), or make a view or table of which you know that it does.'
+)
 CHANGED = "the columns changed while the rows were read; run again when nobody changes the table."
 
 
 Store: TypeAlias = Callable[[pa.Table], object]  # appends rows to a new table
 
 
+class Relation(NamedTuple):
+    """What a query calls a table or view, and which of the two it is."""
+
+    called: str
+    is_view: bool
+
+
 class OpenDatabase(Protocol):
     """A database that is open for reading."""
 
-    def tables(self) -> Mapping[str, str]:
-        """The tables and views by name, and what a query calls each."""
+    def tables(self) -> Mapping[str, Relation]:
+        """The tables and views by name."""
+        ...
+
+    def from_others(self, query: str) -> str | None:
+        """By what in a query a row follows from other rows, as far as the query shows it; no row is read."""
         ...
 
     def described(self, query: str) -> tuple[str, pa.Schema]:
@@ -74,7 +89,8 @@ class Database(Typed):
         if source.copy is not None:  # drivers open a file by its name, and copies have none
             raise InputError(f"{source}: databases are read from the disk; copy it here first.")
         with self.session(source) as session:
-            query, schema = session.described(_query(session, source, options))
+            query, vouched = _query(session, source, options)
+            query, schema = session.described(query)
         if len(set(schema.names)) < len(schema):
             raise InputError(f"{source}: two columns of the query have the same name; give each its own with AS.")
 
@@ -92,13 +108,19 @@ class Database(Typed):
 
         # Whoever opened a connection may have tables whose types were taken from the rows of a file.
         inferred = source.connection is not None
-        return with_members(RowStream(str(source), schema, rows, True, noun="table or query", inferred=inferred))
+        stream = RowStream(
+            str(source), schema, rows, True, noun="table or query", inferred=inferred, vouched=vouched
+        )
+        return with_members(stream)
 
 
-def _query(session: OpenDatabase, source: Input, options: "ReadOptions") -> str:
-    """The query whose rows are read."""
+def _query(session: OpenDatabase, source: Input, options: "ReadOptions") -> tuple[str, bool]:
+    """The query whose rows are read, and whether somebody wrote it or a view that it reads."""
     if options.query is not None:
-        return options.query.strip().rstrip(";").rstrip()
+        query = options.query.strip().rstrip(";").rstrip()
+        if (word := session.from_others(query)) is not None:
+            raise InputError(f"{source}: the query has {word}; {_FROM_OTHERS}")
+        return query, True
     tables, name = session.tables(), options.table or source.sheet
     listed = ", ".join([*map(repr, [*tables][:_LISTED]), *(["..."] if len(tables) > _LISTED else [])])
     if name is None and len(tables) != 1:
@@ -108,7 +130,8 @@ def _query(session: OpenDatabase, source: Input, options: "ReadOptions") -> str:
         raise UsageError(
             f"{source}: there is no table {name!r}{near(name, [*tables])}; there are {listed or 'none'}."
         )
-    return f"SELECT * FROM {tables[name] if name is not None else next(iter(tables.values()))}"
+    table = tables[name] if name is not None else next(iter(tables.values()))
+    return f"SELECT * FROM {table.called}", table.is_view
 
 
 def refuse_taken(target: Input, name: str) -> None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from dpgm.data.urls import is_url, path_of, scheme_of, server_of, split_table, without_credentials
+from dpgm.data.urls import is_url, path_of, refuse_settings, scheme_of, server_of, split_table, without_credentials
 from dpgm.errors import InputError, ResourceError, UsageError
 
 # Text compresses about ten times; a large file that compresses more than this is taken for a decompression bomb. The
@@ -123,7 +123,7 @@ def check_regular(path: Path) -> int:
     try:
         status = os.stat(path)
     except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file; check the path.") from None
+        raise InputError(f"{without_credentials(str(path))}: there is no such file; check the path.") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be opened ({(error.strerror or 'fault').lower()}).") from None
     if stat.S_ISDIR(status.st_mode):
@@ -161,6 +161,8 @@ def locate(path: str | os.PathLike[str], member: str | None = None) -> Input:
         return database
     if os.path.isdir(text):
         return Input(Path(text))
+    if not os.path.exists(text):
+        refuse_settings(text)
     if member is None and "::" in text and not os.path.exists(text):
         text, member = text.split("::", 1)
     file = Path(text)

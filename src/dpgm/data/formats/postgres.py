@@ -11,23 +11,26 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpgm.data.formats.database import Database, Store, driver, faults, quoted, refuse_taken
+from dpgm.data.formats.database import Database, Relation, Store, driver, faults, quoted, refuse_taken
 from dpgm.data.formats.opening import Input
+from dpgm.data.formats.queries import POSTGRESQL, word_from_others
 from dpgm.errors import UsageError
 
 _SETTINGS = (
     "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
     "SET LOCAL synchronize_seqscans = off",  # rows come in the same order each time
     "SET LOCAL max_parallel_workers_per_gather = 0",
+    "SET LOCAL standard_conforming_strings = on",  # as the words of a query are told from its texts
 )
 # Arrow has no type like these. As text, PostgreSQL takes the blanks that fill up a char(n) away.
 _CASTS = {"numeric": ("float8", pa.float64()), "money": ("numeric::float8", pa.float64())}
 _AS_TEXT = ("text", pa.string())
 _NO_ADDRESS = "a PostgreSQL database has an address: postgresql://user@host/name."
 _TABLES = (
-    "SELECT n.nspname AS part, c.relname AS name, pg_table_is_visible(c.oid) AS visible FROM pg_class c"
-    " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'v', 'm', 'p', 'f')"
-    " AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast') ORDER BY 3 DESC, 1, 2"
+    "SELECT n.nspname AS part, c.relname AS name, pg_table_is_visible(c.oid) AS visible,"
+    " c.relkind IN ('v', 'm') AS is_view FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+    " WHERE c.relkind IN ('r', 'v', 'm', 'p', 'f') AND n.nspname NOT IN ('pg_catalog', 'information_schema',"
+    " 'pg_toast') ORDER BY 3 DESC, 1, 2"
 )
 _STATE = re.compile(r"SQLSTATE: ([0-9A-Z]{5})")
 _SAID = re.compile(r"ERROR:\s+(.*)")
@@ -90,14 +93,19 @@ class OpenPostgres:
         self._cursor = cursor
         self._faults: Callable[[Any], Any] = lambda why: faults(source, (errors, pa.ArrowException, OSError), why)
 
-    def tables(self) -> Mapping[str, str]:
+    def tables(self) -> Mapping[str, Relation]:
         """Tables and views; those that are not on the search path with the name of their schema."""
         with self._faults(_lost):
             self._cursor.execute(_TABLES)
             found = self._cursor.fetchall()
         return {
-            name if visible else f"{part}.{name}": f"{quoted(part)}.{quoted(name)}" for part, name, visible in found
+            name if visible else f"{part}.{name}": Relation(f"{quoted(part)}.{quoted(name)}", is_view)
+            for part, name, visible, is_view in found
         }
+
+    def from_others(self, query: str) -> str | None:
+        """By the words of the query."""
+        return word_from_others(query, POSTGRESQL)
 
     def described(self, query: str) -> tuple[str, pa.Schema]:
         """The query, with casts of types that Arrow does not have, and its schema."""

@@ -14,13 +14,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpgm.data.formats.database import ROWS_AT_ONCE, Database, Store, faults, quoted, refuse_taken
+from dpgm.data.formats.database import ROWS_AT_ONCE, Database, Relation, Store, faults, quoted, refuse_taken
 from dpgm.data.formats.opening import Input
+from dpgm.data.formats.queries import SQLITE, word_from_others
 from dpgm.data.values import Place, in_column, numbered
 from dpgm.errors import InputError
 
 _VIEW = "dpgm_columns"
 _LIST = "JSON ARRAY"  # as which lists are declared that are written here
+_MOST = 2**63  # beyond the whole numbers of SQLite and Arrow
 _WRONG = "holds a value that its declared type, {}, does not have; correct it, or convert the column in a `query`."
 
 
@@ -33,7 +35,7 @@ def _text(value: Any) -> str:
 
 
 def _whole(value: Any) -> int:
-    if isinstance(value, (str, bytes)) or int(value) != value:
+    if isinstance(value, (str, bytes)) or int(value) != value or not -_MOST <= value < _MOST:
         raise ValueError
     return int(value)
 
@@ -126,11 +128,11 @@ class Sqlite(Database):
         """Opens the file for reading alone."""
         with faults(source, sqlite3.Error, _why):
             if source.connection is not None:
-                yield OpenSqlite(source.connection)
+                yield OpenSqlite(source, source.connection)
                 return
             address = f"{source.path.absolute().as_uri()}?mode=ro"
             with closing(sqlite3.connect(address, uri=True)) as connection:
-                yield OpenSqlite(connection)
+                yield OpenSqlite(source, connection)
 
     @contextmanager
     def new_table(self, target: Input, name: str, schema: pa.Schema) -> Iterator[Store]:
@@ -144,7 +146,7 @@ class Sqlite(Database):
                 closing(sqlite3.connect(target.path, isolation_level=None)) as connection,
             ):
                 connection.execute("BEGIN IMMEDIATE")
-                if name in OpenSqlite(connection).tables():
+                if name in OpenSqlite(target, connection).tables():
                     refuse_taken(target, name)
                 connection.execute(f"CREATE TABLE {quoted(name)} ({columns})")
                 insert = f"INSERT INTO {quoted(name)} VALUES ({marks})"
@@ -187,16 +189,20 @@ def _not_written(error: sqlite3.Error) -> str:
 class OpenSqlite:
     """An open SQLite database."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+    def __init__(self, source: Input, connection: sqlite3.Connection) -> None:
+        self._source, self._connection = source, connection
 
-    def tables(self) -> Mapping[str, str]:
+    def tables(self) -> Mapping[str, Relation]:
         """Tables and views."""
         found = self._plain_cursor().execute(
-            "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite~_%' ESCAPE '~'"
-            " ORDER BY name"
+            "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view')"
+            " AND name NOT LIKE 'sqlite~_%' ESCAPE '~' ORDER BY name"
         )
-        return {name: quoted(name) for (name,) in found}
+        return {name: Relation(quoted(name), kind == "view") for name, kind in found}
+
+    def from_others(self, query: str) -> str | None:
+        """By the words of the query."""
+        return word_from_others(query, SQLITE)
 
     def _plain_cursor(self) -> sqlite3.Cursor:
         """A cursor whose rows are tuples, whatever the connection was told."""
@@ -221,15 +227,16 @@ class OpenSqlite:
         """The rows, value by value."""
         declared = [kind for _, kind in self._declared(query)]
         cursor, start = self._plain_cursor(), 0
-        cursor.execute(query)
-        while rows := cursor.fetchmany(ROWS_AT_ONCE):
-            place = numbered(row, range(start + 1, start + 1 + len(rows)))
-            columns = [
-                _column(values, kind, in_column(place, name))
-                for name, kind, values in zip(schema.names, declared, zip(*rows, strict=True), strict=True)
-            ]
-            yield pa.table(columns, names=schema.names)
-            start += len(rows)
+        with faults(self._source, sqlite3.Error, _broken):
+            cursor.execute(query)
+            while rows := cursor.fetchmany(ROWS_AT_ONCE):
+                place = numbered(row, range(start + 1, start + 1 + len(rows)))
+                columns = [
+                    _column(values, kind, in_column(place, name))
+                    for name, kind, values in zip(schema.names, declared, zip(*rows, strict=True), strict=True)
+                ]
+                yield pa.table(columns, names=schema.names)
+                start += len(rows)
 
 
 def _column(values: tuple[Any, ...], declared: str, place: Place) -> pa.Array:
@@ -247,7 +254,15 @@ def _column(values: tuple[Any, ...], declared: str, place: Place) -> pa.Array:
 
 
 def _why(error: sqlite3.Error) -> str:
-    """What went wrong; of a query what SQLite says before it reads rows, and no value."""
+    """What went wrong before rows are read; then SQLite's words repeat the query, and no value."""
+    said = str(error)
+    if said.startswith(("no such", "near ", "incomplete input", "ambiguous column", "unrecognized token")):
+        return f"the query cannot be run ({said}); correct it."
+    return _broken(error)
+
+
+def _broken(error: sqlite3.Error) -> str:
+    """What went wrong, maybe while rows were read; SQLite's own words might repeat a value."""
     said = str(error)
     if "not a database" in said or "malformed" in said:
         return "is no readable SQLite database (cut short, damaged or encrypted); get it again."
@@ -255,6 +270,4 @@ def _why(error: sqlite3.Error) -> str:
         return "somebody else is writing to it; run again when they are done."
     if "UTF-8" in said:
         return "holds a text that is not UTF-8; correct it, or leave the column out in a `query`."
-    if said.startswith(("no such", "near ", "incomplete input", "ambiguous column", "unrecognized token")):
-        return f"the query cannot be run ({said}); correct it."
     return "the query cannot be run; give one SELECT statement, and check that it works."

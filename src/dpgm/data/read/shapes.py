@@ -63,7 +63,8 @@ def read_stream(
     if assumed and isinstance(records, OpenRecords):
         records = records.with_all_labels(stream.name)
     like_persons = _like_persons(stream, shape, options) if unit == "row" else ()
-    return records, Source(unit, assumed, shape, layout, most, like_persons)
+    vouched = stream.vouched or (attributes is not None and attributes.vouched)
+    return records, Source(unit, assumed, shape, layout, most, like_persons, vouched)
 
 
 def _refuse_contradictions(options: ReadOptions) -> None:
