@@ -64,7 +64,7 @@ def test_nothing_is_spent_on_the_last_of_two_budgets(data, tmp_path, capsys):
         (["plan", "--epsilon", "one"], "--epsilon must be a number; got 'one'."),
         (["fit", "x.csv", "--seed", "1.5"], "--seed must be a whole number; got '1.5'."),
         (["plan", "--epsilon", "1"], "--records is missing"),
-        (["fit"], "--out is missing"),
+        (["fit"], "`--out` is missing"),
         (["simulate", "village", "--out", "x.csv"], "'village' is not one of 'transit', 'cdr'"),
     ],
 )

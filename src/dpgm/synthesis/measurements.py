@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from dpgm.arrays import Floats, Ints
 from dpgm.data.domain import Domain
-from dpgm.data.formats.parquet import footer_is_readable
+from dpgm.data.formats.parquet import survives
 from dpgm.errors import ArtefactError
 from dpgm.mechanisms.gateway import ReleasedSum
 from dpgm.privacy.events import Mechanism
@@ -82,11 +82,12 @@ class MeasurementTable:
         """The inverse of `content`, for untrusted bytes; raises ArtefactError unless it is what `dpgm` would write."""
         damaged = ArtefactError(f"{MEASUREMENTS_NAME} is damaged or was tampered with")
         try:
-            metadata = pq.read_metadata(io.BytesIO(data))
-            if not footer_is_readable(metadata) or not _is_plain(metadata):
+            if not survives(lambda: _read(data)):  # damage ends a process, at places where Python cannot catch it
                 raise damaged
-            file = pq.ParquetFile(io.BytesIO(data), read_dictionary=["mechanism", "counts"])
-            table = file.read(use_threads=False).combine_chunks()
+            read = _read(data)
+            if read is None:
+                raise damaged
+            table = read.combine_chunks()
             positions = table["position"].to_numpy(zero_copy_only=False)
             texts = position_texts(domain)
             if not _inside(table["position"], 0, len(texts) - 1) or not _inside(table["share_of_rows"], 0, 1):
@@ -193,6 +194,14 @@ def _table_of(one: ReleasedSum, run: int, domain: Domain) -> pa.Table:
         ),
     }
     return pa.table(columns).cast(SCHEMA)
+
+
+def _read(data: bytes) -> pa.Table | None:
+    """The table of a file; None unless it is one that is not large in memory."""
+    if not _is_plain(pq.read_metadata(io.BytesIO(data))):
+        return None
+    file = pq.ParquetFile(io.BytesIO(data), read_dictionary=["mechanism", "counts"])
+    return file.read(use_threads=False)
 
 
 def _is_plain(metadata: Any) -> bool:

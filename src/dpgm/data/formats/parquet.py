@@ -1,7 +1,7 @@
 """Parquet files, read in batches; the footer is checked before any data are unpacked."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, ClassVar
 
@@ -106,28 +106,37 @@ def _open(source: Input) -> tuple[Any, Any, pa.Schema]:
     return opened, file.metadata, schema
 
 
-def footer_is_readable(metadata: Any) -> bool:
+def _footer_is_readable(metadata: Any) -> bool:
     """Whether the footer's column metadata can be read; tried in a child process, since damage there kills the process.
 
     On contradictory sizes, Arrow throws a C++ exception at a place where Python cannot catch it.
     """
+
+    def read() -> None:
+        for at in range(metadata.num_row_groups):
+            group = metadata.row_group(at)
+            for column in range(group.num_columns):
+                group.column(column)
+
+    return survives(read)
+
+
+def survives(read: Callable[[], object]) -> bool:
+    """Whether a child process lives through a read; exceptions that Python can catch are left to the reader."""
     if not hasattr(os, "fork"):
         return True
     child = os.fork()
     if child == 0:
         try:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # silences the library's message
-            for at in range(metadata.num_row_groups):
-                group = metadata.row_group(at)
-                for column in range(group.num_columns):
-                    group.column(column)
+            read()
         finally:
-            os._exit(0)  # exceptions that Python can catch are reported by the reader
+            os._exit(0)
     return os.waitpid(child, 0)[1] == 0
 
 
 def _check_footer(metadata: Any, source: Input) -> None:
-    if not footer_is_readable(metadata):
+    if not _footer_is_readable(metadata):
         raise InputError(f"{source}: its footer is damaged; write the file again.")
     groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
     unpacked, rows = sum(group.total_byte_size for group in groups), sum(group.num_rows for group in groups)
