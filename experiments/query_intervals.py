@@ -12,7 +12,8 @@ Errors of the model (`MODEL_ERRORS` in synthesis/answers.py) were chosen on adul
 (sizes, causal, "age rule"); nist, HI and BudgetFood (of the R package Ecdat) and retail are for reporting. A first
 choice without diamonds covered 86 % of its questions: popular values lie within its wide bins. The three tables were
 asked with the second choice, whose noises were (1, 2, 3), missed (.001, .0025, .003) and in_bins (.3, .33, .45): 94.0 %
-of 1,500 answers held. The errors of one and two columns, which held least (91 and 92 %), were raised by 20 % after it. Seeded, so NOT PRIVATE.
+of 1,500 answers held. The errors of one and two columns, which held least (91 and 92 %), were raised by 20 % after it.
+Seeded, so NOT PRIVATE.
 """
 
 import argparse
